@@ -265,6 +265,7 @@ fn user_of(fixture: &Fixture) -> User {
 /// Whether an item belongs to a session.
 fn belongs_to(item: &str, session: &str) -> bool {
     let key = subject::parse_control_key(item)
+        .or_else(|| subject::parse_result(item).map(|result| result.key))
         .or_else(|| subject::parse_item(item).map(|item| item.key))
         .or_else(|| subject::parse_timer(item));
     key.is_some_and(|key| key.session.as_str() == session)

@@ -47,7 +47,8 @@ pub(crate) struct FaultReached {
 #[derive(Default)]
 pub(crate) struct ObservedTraffic {
     armed: Mutex<Option<ArmedFault>>,
-    /// When the server acknowledged an input as stored, by session and subject.
+    /// When an input was acknowledged by its sender's server as stored, or answered as being in the log, by session and
+    /// the subject of the stored input.
     stored: Mutex<BTreeMap<String, BTreeMap<String, SystemTime>>>,
     /// When gateways checked whether a reply is stored, by its subject.
     checks: Mutex<BTreeMap<String, Vec<SystemTime>>>,
@@ -78,7 +79,7 @@ struct Shared {
 /// Items and pending sends of a process.
 #[derive(Default)]
 struct HeldItems {
-    /// Subjects of held items by their ack subject.
+    /// Subjects of held items, and of results that were sent by request, by the subject of the ack or answer.
     items: BTreeMap<String, String>,
     /// Subjects of sent inputs by their reply subject.
     sent: BTreeMap<String, String>,
@@ -210,20 +211,26 @@ impl Shared {
                 if done { format!("ack {item}") } else { String::new() }
             }
             Direction::Out => {
+                if let Some(result) = held.items.remove(&frame.subject) {
+                    return format!("answer {result}");
+                }
                 if let Some(subject) = checked_reply(frame) {
                     lock(&self.traffic.checks).entry(subject).or_default().push(SystemTime::now());
                 }
-                if let Some(reply) = &frame.reply
-                    && frame.subject.starts_with("ai_loop.control.")
-                {
-                    held.sent.insert(reply.clone(), frame.subject.clone());
+                let by_request = subject::parse_result(&frame.subject);
+                let input = match by_request {
+                    Some(result) => Some(subject::control(&result.key, result.verb, &result.id).to_string()),
+                    None => frame.subject.starts_with("ai_loop.control.").then(|| frame.subject.clone()),
+                };
+                if let (Some(reply), Some(input)) = (&frame.reply, input) {
+                    held.sent.insert(reply.clone(), input);
                 }
                 frame.subject.clone()
             }
             Direction::In => {
                 if let Some(sent) = held.sent.remove(&frame.subject) {
-                    if frame.holds("\"seq\"")
-                        && !frame.holds("\"error\"")
+                    let is_stored = frame.holds("\"seq\"") && !frame.holds("\"error\"");
+                    if (is_stored || frame.payload().starts_with(b"\"in_log\""))
                         && let Some(key) = subject::parse_control_key(&sent)
                     {
                         let mut stored = lock(&self.traffic.stored);
@@ -231,7 +238,7 @@ impl Shared {
                         of_session.entry(sent).or_insert_with(SystemTime::now);
                     }
                 } else if let Some(reply) = &frame.reply
-                    && reply.starts_with("$JS.ACK.")
+                    && (reply.starts_with("$JS.ACK.") || subject::parse_result(&frame.subject).is_some())
                 {
                     held.items.insert(reply.clone(), frame.subject.clone());
                     if let Some(since) = &mut held.since {

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
 use ailoop_tool::Effect;
+use contract::limits::INLINE_BYTES_MAX;
 use serde_json::{Value, json};
 
 /// Delay between two pieces of a reply.
@@ -56,7 +57,7 @@ fn position(request: &RecordedRequest) -> (String, usize, usize) {
     (request.last_user().rsplit(' ').next().unwrap_or_default().to_owned(), turn, step)
 }
 
-/// Two steps with calls, a final text, and one short text in each later turn.
+/// Two steps with calls, a final text, and one text in each later turn that is too large for a request.
 fn reply(session: &str, turn: usize, step: usize) -> ScriptedReply {
     let spoken = |text: &str| {
         let words = text.split_inclusive(' ');
@@ -68,6 +69,6 @@ fn reply(session: &str, turn: usize, step: usize) -> ScriptedReply {
         (1, 1) => spoken("I look at it first. ").and_calls(&[call(Effect::Pure), call(Effect::Idempotent)]),
         (1, 2) => spoken("Now I do it. ").and_calls(&[call(Effect::AtMostOnce)]),
         (1, _) => spoken("That is all."),
-        _ => spoken("You are welcome."),
+        _ => spoken("You are welcome.").and_text(&"Good bye. ".repeat(INLINE_BYTES_MAX / 10)),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ailoop_tests::wait::{PATIENCE, soon};
 use anyhow::{Context, bail};
-use bus::rpc::HeldCall;
+use bus::rpc::{HeldCall, Holder};
 use bus::{Bus, BusError, CallNote, Hold, SubscriptionEvent};
 use bytes::Bytes;
 use contract::Timestamp;
@@ -41,7 +41,7 @@ pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Res
         stored_at: Timestamp::default(),
         ack: "ack.2".to_owned(),
     };
-    assert!(!bus.offer_to_holder(&session, &call, &offered).await?);
+    assert_eq!(bus.offer_to_holder(&session, &call, &offered).await?, Holder::Nobody);
     let nobody = subject::tool(&session.tenant, &ToolName::new("nobody")?);
     let answer = bus.transport().request(&nobody, Vec::new(), Bytes::new(), PATIENCE).await;
     assert!(matches!(answer, Err(BusError::NoResponders { .. })));
@@ -62,7 +62,7 @@ pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Res
     };
     let held = other.hold_call(&session, held);
     eventually("the holder answers", || async {
-        matches!(bus.offer_to_holder(&session, &call, &offered).await, Ok(true))
+        matches!(bus.offer_to_holder(&session, &call, &offered).await, Ok(Holder::Took))
     })
     .await?;
     note.set("its provider is overloaded");
@@ -71,7 +71,7 @@ pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Res
     assert!(answer.replica.ends_with(&format!(":{}", std::process::id())), "{}", answer.replica);
     drop(held);
     eventually("the holder is gone", || async {
-        matches!(bus.offer_to_holder(&session, &call, &offered).await, Ok(false))
+        matches!(bus.offer_to_holder(&session, &call, &offered).await, Ok(Holder::Nobody))
     })
     .await?;
     // A holder that ends during the request is no holder any more. A frozen one still holds the call.
@@ -86,10 +86,10 @@ pub(crate) async fn requests_get_their_answers(world: &mut World) -> anyhow::Res
         asked
     };
     let (asked, held) = tokio::join!(ends, bus.offer_to_holder(&session, &call, &offered));
-    assert!(matches!(asked, Some(SubscriptionEvent::Message(_))) && !held?, "a holder that has ended");
+    assert!(matches!(asked, Some(SubscriptionEvent::Message(_))) && held? == Holder::Nobody, "a holder that has ended");
     let frozen = other.listen(&holder, None).await?;
     is_known(&bus, &holder).await?;
-    assert!(bus.offer_to_holder(&session, &call, &offered).await?, "a frozen holder");
+    assert_eq!(bus.offer_to_holder(&session, &call, &offered).await?, Holder::Silent, "a frozen holder");
     drop(frozen);
 
     // Replicas of a group share requests; all answers to a scattered request arrive.

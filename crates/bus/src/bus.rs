@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use contract::CommandId;
 use contract::fleet::{ConfigurationMark, ModelHealth, WorkerLoad};
 use contract::streams::Queue;
 
@@ -16,6 +17,8 @@ use crate::{BusError, DriftPolicy, NatsConfig, Transport};
 #[derive(Clone)]
 pub struct Bus {
     transport: Arc<dyn Transport>,
+    /// Where the results of the calls are sent that it publishes; none where nobody serves that.
+    pub(crate) address: Option<CommandId>,
     pub(crate) seq_cache: Arc<SeqCache>,
     pub(crate) timer_cache: Arc<TimerCache>,
     pub(crate) summary_cache: Arc<SummaryCache>,
@@ -51,6 +54,7 @@ impl Bus {
     pub fn new(transport: Arc<dyn Transport>) -> Self {
         Self {
             transport,
+            address: None,
             seq_cache: Arc::default(),
             timer_cache: Arc::default(),
             summary_cache: Arc::default(),
@@ -63,6 +67,13 @@ impl Bus {
     /// Connects to NATS; [`BusError::Unusable`] where the server is missing, too old or has no JetStream.
     pub async fn connect(config: &NatsConfig) -> Result<Self, BusError> {
         Ok(Self::new(Arc::new(NatsTransport::connect(config).await?)))
+    }
+
+    /// The same connection with an address: the results of the calls that are published with it are sent there. The
+    /// worker of inputs that is started with it takes them. No other process may have the address.
+    #[must_use]
+    pub fn with_address(self, address: CommandId) -> Self {
+        Self { address: Some(address), ..self }
     }
 
     /// The transport itself, for operations that [`Bus`] does not have.

@@ -95,6 +95,17 @@ impl CallNote {
     }
 }
 
+/// What became of a delivery that was offered to the worker that may run its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// It runs the call, and has taken the delivery over.
+    Took,
+    /// Nobody runs the call.
+    Nobody,
+    /// It may run the call: it does not answer although the server knows it, or its version takes no delivery over.
+    Silent,
+}
+
 /// A call that a worker runs.
 #[derive(Debug)]
 pub struct HeldCall {
@@ -202,38 +213,36 @@ impl Bus {
         let mut task = JoinSet::new();
         task.spawn(async move {
             tokio::time::sleep(HOLD_AFTER).await;
-            for round in 1.. {
-                match bus.transport().subscribe(&subject, None).await {
-                    Ok(requests) => return serve_all(bus, requests, answer).await,
-                    Err(error) => tracing::debug!(%subject, %error, "not subscribed yet"),
-                }
-                retry::wait(round, subject.as_str()).await;
-            }
+            let questions = bus.subscribe_until_it_works(&subject).await;
+            serve_all(bus, questions, answer).await;
         });
         RpcServer { _task: task }
     }
 
-    /// Offers the delivery of an item to the worker that runs its call; `false` where none does. A worker that does not
-    /// answer counts as running it where the subject still has a subscriber at the second request.
+    /// Offers the delivery of an item to the worker that runs its call.
     pub async fn offer_to_holder(
         &self,
         key: &SessionKey,
         call: &CallId,
         offered: &OfferedDelivery,
-    ) -> Result<bool, BusError> {
+    ) -> Result<Holder, BusError> {
         let (holder, body) = (subject::call_holder(key, call), encode(offered)?);
         for wait in [HOLDER_ANSWERS_MAX, ASK_MAX] {
             match self.transport().request(&holder, Vec::new(), body.clone(), wait).await {
                 Ok(answer) => {
                     let CallHolder { offer, .. } = parse(&answer.payload)?;
-                    return Ok(!matches!(offer, Some(OfferOutcome::Settled | OfferOutcome::OtherHistory)));
+                    return Ok(match offer {
+                        Some(OfferOutcome::Settled | OfferOutcome::OtherHistory) => Holder::Nobody,
+                        Some(OfferOutcome::Taken) => Holder::Took,
+                        None => Holder::Silent,
+                    });
                 }
-                Err(BusError::NoResponders { .. }) => return Ok(false),
+                Err(BusError::NoResponders { .. }) => return Ok(Holder::Nobody),
                 Err(BusError::Timeout { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(true)
+        Ok(Holder::Silent)
     }
 
     /// The worker that runs this call now; none where nobody answers.
@@ -507,6 +516,19 @@ impl Bus {
         let events = self.transport().subscribe(subject, queue).await?;
         self.confirm_subscriptions().await?;
         Ok(events)
+    }
+
+    /// Subscribes, as often as it takes.
+    pub(crate) async fn subscribe_until_it_works(&self, subject: &Subject) -> Subscription {
+        let mut round = 1;
+        loop {
+            match self.transport().subscribe(subject, None).await {
+                Ok(subscribed) => return subscribed,
+                Err(error) => tracing::debug!(%subject, %error, "not subscribed yet"),
+            }
+            retry::wait(round, subject.as_str()).await;
+            round += 1;
+        }
     }
 
     /// Returns when the server knows of the subscriptions so far. A round trip that is lost with its connection is made

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use contract::Timestamp;
 use contract::streams::{Bucket, Objects, Queue, Stream};
-use contract::subject::Subject;
+use contract::subject::{self, ControlSubject, Subject};
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde::Serialize;
@@ -164,7 +164,7 @@ pub struct Delivery {
     pub subject: String,
     /// Its sequence in the stream.
     pub seq: u64,
-    /// Which delivery this is, from 1.
+    /// Which delivery this is, from 1; 0 of a result that a worker sent by request, which no stream has.
     pub delivered: u64,
     /// When it was stored, by the server's clock.
     pub stored_at: Timestamp,
@@ -183,6 +183,29 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    /// A result that a worker sent by request, with the number `seq` of this worker. It has the subject under which it
+    /// would be stored otherwise, and its worker waits for the answer. None for a request that is no result.
+    pub(crate) fn of_request(message: CoreMessage, seq: u64, generation: u64) -> Option<Self> {
+        let ControlSubject { key, verb, id } = subject::parse_result(&message.subject)?;
+        Some(Self {
+            subject: subject::control(&key, verb, &id).to_string(),
+            seq,
+            delivered: 0,
+            stored_at: Timestamp::default(),
+            waited: Duration::ZERO,
+            connected_for: Duration::MAX,
+            generation,
+            headers: message.headers,
+            payload: message.payload,
+            ack: message.reply?,
+        })
+    }
+
+    /// Whether a worker sent it by request, and no stream has it.
+    pub fn is_request(&self) -> bool {
+        self.delivered == 0
+    }
+
     /// The delivery without headers and body, which an ack does not need.
     #[must_use]
     pub fn without_content(&self) -> Self {

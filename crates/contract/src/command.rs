@@ -92,6 +92,24 @@ impl Verb {
         Self::ALL.iter().copied().find(|verb| verb.as_str() == text)
     }
 
+    /// Whether it ends a call, so that its worker may send it by request.
+    pub const fn is_result(self) -> bool {
+        match self {
+            Self::ProvideToolResult | Self::ModelFinished | Self::ModelFailed => true,
+            Self::Start
+            | Self::SendUserMessage
+            | Self::Pause
+            | Self::Resume
+            | Self::Stop
+            | Self::CancelTurn
+            | Self::Answer
+            | Self::ClearHistory
+            | Self::Configure
+            | Self::AnswerToolCall
+            | Self::ExtendToolCall => false,
+        }
+    }
+
     /// Whether clients send it; the others come from workers, in any order.
     pub const fn is_client(self) -> bool {
         match self {

@@ -128,6 +128,16 @@ pub struct CallHolder {
     pub offer: Option<OfferOutcome>,
 }
 
+/// What an orchestrator did with a result that a worker sent to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultAnswer {
+    /// The log has it, and what follows from it is performed.
+    InLog,
+    /// It cannot say so: the worker stores the result, under the same id.
+    Store,
+}
+
 /// A delivery of a work item, as its worker offers it on [`crate::subject::call_holder`] to the worker that runs the call
 /// already. That one keeps it alive from then on, and settles it with the end of the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -224,6 +224,17 @@ pub fn view(key: &SessionKey) -> Subject {
     Subject(format!("ai_rpc.view.{}.{}", key.tenant, key.session))
 }
 
+/// `ai_rpc.result.<verb>.<tenant>.<session>.<id>.<replica>`: the result of a call, for the orchestrator that asked for
+/// it. The answer is a [`crate::fleet::ResultAnswer`].
+pub fn result(key: &SessionKey, verb: Verb, id: &CommandId, replica: &CommandId) -> Subject {
+    Subject(format!("ai_rpc.result.{verb}.{}.{}.{id}.{replica}", key.tenant, key.session))
+}
+
+/// Every result that is sent to one orchestrator.
+pub fn results_for(replica: &CommandId) -> Subject {
+    Subject(format!("ai_rpc.result.*.*.*.*.{replica}"))
+}
+
 /// The composer's request subject.
 pub fn compose() -> Subject {
     Subject("ai_rpc.prompt.compose".to_owned())
@@ -467,9 +478,20 @@ fn number<T: FromStr + ToString>(text: &str) -> Option<T> {
 /// Reads a control subject; `None` when it is not one.
 pub fn parse_control(subject: &str) -> Option<ControlSubject> {
     let mut t = subject.strip_prefix("ai_loop.control.")?.split('.');
+    let parsed = parse_control_tokens(&mut t)?;
+    t.next().is_none().then_some(parsed)
+}
+
+fn parse_control_tokens<'a>(t: &mut impl Iterator<Item = &'a str>) -> Option<ControlSubject> {
     let (verb, tenant, session, id) = (t.next()?, t.next()?, t.next()?, t.next()?);
-    let id = CommandId::new(id).ok()?;
-    t.next().is_none().then_some(ControlSubject { key: key(tenant, session)?, verb: Verb::parse(verb)?, id })
+    Some(ControlSubject { key: key(tenant, session)?, verb: Verb::parse(verb)?, id: CommandId::new(id).ok()? })
+}
+
+/// Reads the subject of a result that is sent to an orchestrator; `None` when it is not one.
+pub fn parse_result(subject: &str) -> Option<ControlSubject> {
+    let mut t = subject.strip_prefix("ai_rpc.result.")?.split('.');
+    let (parsed, _replica) = (parse_control_tokens(&mut t)?, t.next()?);
+    (t.next().is_none() && parsed.verb.is_result()).then_some(parsed)
 }
 
 /// Reads the session of a control subject whose verb or id may be anything: for telling its owner what was wrong.

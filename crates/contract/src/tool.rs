@@ -304,6 +304,8 @@ pub mod header {
     pub const ATTEMPT: &str = "Ailoop-Attempt";
     /// On a work item: it was published before, and may have been dealt with.
     pub const AGAIN: &str = "Ailoop-Again";
+    /// On a work item: the orchestrator that published it, to which the worker sends the result.
+    pub const REPLICA: &str = "Ailoop-Replica";
     /// On a model call's work item: its model, by which a gateway shares out its places.
     pub const MODEL: &str = "Ailoop-Model";
     /// RFC 3339; later the answer is no longer wanted.

@@ -100,6 +100,8 @@ fn orchestrator() -> Role {
         .publish([keys_list(Bucket::Sessions)])
         .publish(Queue::ALL.iter().flat_map(|queue| reset(*queue)))
         .subscribe([format!("{} {}", subject::repair(), subject::ORCHESTRATOR_QUEUE)])
+        // The results of its calls.
+        .subscribe([text(&every::results())])
         .describes_itself()
         .role("orchestrator", "Runs sessions: the only writer of the log.")
 }
@@ -107,6 +109,7 @@ fn orchestrator() -> Role {
 fn gateway() -> Role {
     worker(Queue::Model)
         .publish([Verb::ModelFinished, Verb::ModelFailed].map(|verb| text(&every::control(verb))))
+        .publish([Verb::ModelFinished, Verb::ModelFailed].map(|verb| text(&every::result(verb))))
         .publish(GATEWAY_TOPICS.map(|topic| text(&every::event(topic))))
         // Large commits, for the parts of transcripts in them.
         .publish([objects_get(Objects::Blobs)])
@@ -123,6 +126,7 @@ fn gateway() -> Role {
 fn executor() -> Role {
     worker(Queue::Tool)
         .publish([Verb::ProvideToolResult, Verb::ExtendToolCall].map(|verb| text(&every::control(verb))))
+        .publish([text(&every::result(Verb::ProvideToolResult))])
         // Results of which the model reads only parts, and progress.
         .publish(objects_put(Objects::Results))
         .publish([text(&every::event(EXECUTOR_TOPIC))])

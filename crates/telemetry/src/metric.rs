@@ -44,6 +44,7 @@ struct Metrics {
     commits_refused: Counter<u64>,
     redeliveries: Counter<u64>,
     handed_back: Counter<u64>,
+    results_stored: Counter<u64>,
     places_held: UpDownCounter<i64>,
     queue_wait: Histogram<f64>,
     dead_letters: Counter<u64>,
@@ -116,6 +117,7 @@ pub(crate) fn install(provider: &SdkMeterProvider, registry: prometheus::Registr
             commits_refused: count(names::COMMITS_REFUSED),
             redeliveries: count(names::REDELIVERIES),
             handed_back: count(names::HANDED_BACK),
+            results_stored: count(names::RESULTS_STORED),
             places_held: gauge(names::PLACES_HELD),
             queue_wait: seconds(&meter, names::QUEUE_WAIT, SLOW),
             dead_letters: count(names::DEAD_LETTERS),
@@ -329,6 +331,11 @@ pub fn redelivery(queue: &str) {
 /// An item was handed back since its tenant, tool, model or session has enough places.
 pub fn handed_back(queue: &str) {
     with(|m| m.handed_back.add(1, &[label(names::QUEUE, queue)]));
+}
+
+/// A result was stored for an orchestrator, since none took it by request.
+pub fn result_stored(queue: &str) {
+    with(|m| m.results_stored.add(1, &[label(names::QUEUE, queue)]));
 }
 
 /// A worker gave places to a tenant's items, or took them back. `resource` is a tool or a model; the caller bounds how

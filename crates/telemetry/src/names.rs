@@ -158,6 +158,8 @@ pub mod metric {
     pub const REDELIVERIES: &str = "ailoop.redeliveries";
     /// Counter by `queue`: items handed back since their tenant, tool, model or session had enough places.
     pub const HANDED_BACK: &str = "ailoop.handed_back";
+    /// Counter by `queue`: results that no orchestrator took by request, so that they were stored.
+    pub const RESULTS_STORED: &str = "ailoop.results.stored";
     /// Gauge by `queue`, `tenant`, `resource`: places of workers that are held.
     pub const PLACES_HELD: &str = "ailoop.places.held";
     /// Gauge by `queue`: items that no worker holds; each edge says the same.

@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use bus::Bus;
 use bus::work::Worker;
+use contract::CommandId;
 use contract::streams::Queue;
 use service::health::Readiness;
 use service::process::Running;
@@ -69,6 +70,7 @@ impl Orchestrator {
     #[allow(clippy::unused_async, reason = "every service starts the same way")]
     pub async fn with_clock(config: OrchestratorConfig, bus: Bus, clock: Arc<dyn Clock>) -> anyhow::Result<Self> {
         let readiness = Readiness::new("orchestrator");
+        let bus = bus.with_address(CommandId::new(&uuid::Uuid::new_v4().simple().to_string())?);
         let runner = Arc::new(session_runner::SessionRunner::new(bus.clone(), clock, &config));
         let input_worker = Worker::start(
             bus.clone(),

@@ -14,13 +14,14 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use contract::backoff::Backoff;
 use contract::command::Verb;
-use contract::fleet::OfferedDelivery;
+use contract::fleet::{OfferedDelivery, ResultAnswer};
 use contract::ids::CallAttempt;
-use contract::limits::{UNSEEN_DELIVERIES_MAX, WORKER_CHECK_EVERY};
+use contract::limits::{INLINE_BYTES_MAX, UNSEEN_DELIVERIES_MAX, WORKER_CHECK_EVERY};
 use contract::model::{ItemMeta, ResultMeta};
 use contract::streams::{Objects, Queue};
 use contract::subject::{self, ItemSubject, SessionKey};
-use contract::tool::{header::AGAIN, sha256_hex};
+use contract::tool::header::{AGAIN, REPLICA};
+use contract::tool::sha256_hex;
 use contract::trace::TraceContext;
 use contract::{CommandId, ErrorCode, ToolName};
 use serde::Deserialize;
@@ -31,16 +32,22 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::headers::trace_context;
-use crate::rpc::{ASK_AFTER, HeldCall};
+use crate::headers::{trace_context, trace_headers};
+use crate::json::parse;
+use crate::rpc::{ASK_AFTER, HeldCall, Holder};
 use crate::transport::header;
 use crate::work::call_of;
 use crate::{Bus, BusError, CallNote, Delivery, Handler, Hold, SendOutcome, Settle, Worker};
 use cancels::Cancels;
 pub use status::CallStatus;
 
+/// How long an orchestrator may take to commit a result that is sent to it: it waits there for up to half a second for a
+/// place.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Pause between two tries to store a result.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// Pause before an item comes again whose holder may be frozen.
+const SILENT_PAUSE: Duration = Duration::from_secs(2);
 /// Pauses before an item that cannot start now comes again.
 const NOT_NOW: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 
@@ -140,7 +147,7 @@ impl CallWorker {
         let cancels = Cancels::default();
         let mut listening = JoinSet::new();
         listening.spawn(cancels.clone().listen(bus.clone()));
-        let calls = Calls { bus: bus.clone(), cancels, handler };
+        let calls = Calls { bus: bus.clone(), queue, cancels, handler };
         Self { worker: Worker::start(bus, queue, concurrency, Arc::new(calls)), _cancels: listening }
     }
 
@@ -163,6 +170,7 @@ enum NotNow {
 
 struct Calls<H> {
     bus: Bus,
+    queue: Queue,
     cancels: Cancels,
     handler: H,
 }
@@ -221,8 +229,10 @@ impl<H: CallHandler> Calls<H> {
                 // Not in a place of this worker.
                 return Ok(Settle::Retry(ASK_AFTER));
             }
-            if self.is_held(&open, delivery).await? {
-                return Ok(Settle::Leave);
+            match self.ask_holder(&open, delivery).await? {
+                Holder::Took => return Ok(Settle::Leave),
+                Holder::Silent => return Ok(Settle::Retry(SILENT_PAUSE)),
+                Holder::Nobody => {}
             }
             for id in H::result_ids(&call)? {
                 if self.bus.waits(&key, H::RESULTS, &id).await? {
@@ -248,9 +258,13 @@ impl<H: CallHandler> Calls<H> {
         };
         let _held = self.bus.hold_call(&key, running);
         let trace = open.trace;
+        let replica = header(&delivery.headers, REPLICA).and_then(|replica| CommandId::new(replica).ok());
         let settled = async {
             Ok(match self.handler.run(open).await? {
-                Some(result) => self.report(&key, &call, result).await,
+                Some(result) => match &replica {
+                    Some(replica) if self.send_result(replica, &key, &result).await => Settle::Done,
+                    Some(_) | None => self.store_result(&key, &call, result).await,
+                },
                 None => Settle::Done,
             })
         };
@@ -281,8 +295,8 @@ impl<H: CallHandler> Calls<H> {
         }]);
     }
 
-    /// Whether another worker runs the call. It takes the delivery over.
-    async fn is_held(&self, open: &OpenCall<H::Item>, delivery: &Delivery) -> Result<bool, BusError> {
+    /// Offers the delivery to another worker that may run the call.
+    async fn ask_holder(&self, open: &OpenCall<H::Item>, delivery: &Delivery) -> Result<Holder, BusError> {
         let Delivery { subject, seq, delivered, stored_at, ack, .. } = delivery.without_content();
         let (attempt, opened_by) = (open.call.attempt, H::opened_by(&open.item).to_owned());
         let offered = OfferedDelivery { attempt, opened_by, subject, seq, delivered, stored_at, ack };
@@ -312,9 +326,27 @@ impl<H: CallHandler> Calls<H> {
         Ok(Settle::Done)
     }
 
+    /// Sends a result to the orchestrator that asked for it; whether the log has it now. Where this says no, the log may
+    /// have it all the same, and then a stored result of the same id counts for nothing.
+    async fn send_result(&self, replica: &CommandId, key: &SessionKey, result: &CallResult) -> bool {
+        let CallResult { verb, id, body, .. } = result;
+        if body.len() > INLINE_BYTES_MAX {
+            return false;
+        }
+        let (bus, subject) = (self.bus.transport(), subject::result(key, *verb, id, replica));
+        match bus.request(&subject, trace_headers(), body.clone(), ANSWER_MAX).await {
+            Ok(answer) => matches!(parse(&answer.payload), Ok(ResultAnswer::InLog)),
+            Err(error) => {
+                tracing::debug!(session = %key, %id, %error, "the result has to be stored");
+                false
+            }
+        }
+    }
+
     /// Stores the result before the item is acknowledged. The item is held until then, however long the bus is away:
     /// the next worker would repeat a call that was paid for, or could not tell what a tool did.
-    async fn report(&self, key: &SessionKey, call: &CallAttempt, result: CallResult) -> Settle {
+    async fn store_result(&self, key: &SessionKey, call: &CallAttempt, result: CallResult) -> Settle {
+        telemetry::metric::result_stored(self.queue.durable());
         let CallResult { verb, mut id, beside, body } = result;
         loop {
             match self.bus.send_control(key, verb, &id, body.clone()).await {
@@ -354,7 +386,7 @@ impl<H: CallHandler> Calls<H> {
         let meta = ResultMeta { v: contract::commit::VERSION, slot, call, attempt, opened_by };
         let why = format!("the call cannot be read at column {}", error.column());
         let result = self.handler.unreadable(&subject.call, meta, &why)?;
-        match self.report(&subject.key, &subject.call, result).await {
+        match self.store_result(&subject.key, &subject.call, result).await {
             Settle::Done => Ok(reject(&why)),
             other @ (Settle::Retry(_) | Settle::Leave | Settle::Reject { .. }) => Ok(other),
         }

@@ -11,21 +11,22 @@ use super::share::Share;
 use crate::Delivery;
 
 /// An item by its sequence and by when it was stored. A server with an older store gives sequences out again, so a
-/// sequence alone may be another item's.
+/// sequence alone may be another item's. Results that were sent by request come after all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ItemId {
+    is_request: bool,
     seq: u64,
     stored_at: Timestamp,
 }
 
 impl ItemId {
     pub(super) fn of(delivery: &Delivery) -> Self {
-        Self { seq: delivery.seq, stored_at: delivery.stored_at }
+        Self { is_request: delivery.is_request(), seq: delivery.seq, stored_at: delivery.stored_at }
     }
 
     #[cfg(test)]
     pub(super) fn at(seq: u64) -> Self {
-        Self { seq, stored_at: Timestamp::default() }
+        Self { is_request: false, seq, stored_at: Timestamp::default() }
     }
 }
 
@@ -123,11 +124,11 @@ impl Held {
         }
         // The server has no other item of this sequence any more: an ack for that one would be taken for this one's.
         self.0.retain(|other, held| {
-            let stays = other.seq != delivery.seq || held.run.is_some();
-            if other.seq == delivery.seq {
+            let is_displaced = (other.is_request, other.seq) == (id.is_request, id.seq);
+            if is_displaced {
                 held.hold.displace();
             }
-            stays
+            !is_displaced || held.run.is_some()
         });
         let hold = Hold::open(delivery);
         self.0.insert(id, HeldItem { delivery: delivery.clone(), hold, since: Instant::now(), run: None });
@@ -179,10 +180,10 @@ impl Held {
     }
 
     /// The newest deliveries of the items that have been held since `when` or longer, and came over the connection of
-    /// `generation`: newer ones need no progress report yet.
+    /// `generation`: newer ones need no progress report yet. Whoever sent a result by request waits for its answer only.
     pub(super) fn since(&self, when: Instant, generation: u64) -> Vec<Delivery> {
         let due = self.0.values().filter(|held| held.since <= when).filter_map(|held| held.hold.newest());
-        due.filter(|newest| newest.generation == generation).collect()
+        due.filter(|newest| newest.generation == generation && !newest.is_request()).collect()
     }
 }
 

@@ -31,7 +31,10 @@ impl LastAck {
     pub(super) fn may_wait(queue: Queue, delivery: &Delivery) -> bool {
         match queue {
             Queue::Model | Queue::Tool => true,
-            Queue::Inputs => subject::parse_control(&delivery.subject).is_some_and(|input| !input.verb.is_client()),
+            Queue::Inputs => {
+                let input = || subject::parse_control(&delivery.subject);
+                !delivery.is_request() && input().is_some_and(|input| !input.verb.is_client())
+            }
             Queue::Timers => false,
         }
     }

@@ -68,9 +68,10 @@ impl Bus {
         stream: Stream,
         subject: &Subject,
         publication: Publication,
-        headers: Headers,
+        mut headers: Headers,
         body: Bytes,
     ) -> Result<(), BusError> {
+        headers.extend(self.address.iter().map(|replica| (header::REPLICA.to_owned(), replica.to_string())));
         if publication == Publication::Replacing {
             self.remove_at(stream, subject).await?;
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use contract::limits;
 use contract::streams::Queue;
+use contract::subject;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
@@ -22,7 +23,7 @@ use super::settle::{hand_back, process, send_ack};
 use super::share::{Places, Share};
 use super::wait_queue::WaitQueue;
 use crate::transport::Ack;
-use crate::{Bus, BusError, Delivery, retry};
+use crate::{Bus, BusError, Delivery, SubscriptionEvent, retry};
 
 /// How long one pull waits on the server. A worker that stops reads its last pull to this end, since what the server
 /// gives to a pull that is abandoned comes again only when its ack wait is over. It is far below the ack wait, so that
@@ -45,6 +46,7 @@ pub(super) async fn run(
     abort: CancellationToken,
 ) {
     let mut intake = Intake::new(bus.clone(), queue, concurrency, handler);
+    let mut requests = requests(bus.clone(), queue);
     let mut pulled: Option<Pulled> = None;
     let mut pull_ends = Instant::now();
     let mut failures = 0;
@@ -107,9 +109,16 @@ pub(super) async fn run(
                     pulled = None;
                 }
             },
+            // After what is stored: its sender stores it where nobody answers in time.
+            Some(delivery) = requests.next() => if stopped {
+                intake.give_back(&delivery, pull_ends).await;
+            } else {
+                intake.take_in(delivery).await;
+            },
             () = stop.cancelled(), if !stopped => {}
         }
     }
+    drop(requests);
     intake.send_last_ack().await;
     // A round trip: closing the connection next cannot lose the last acks.
     if let Err(error) = bus.ping().await {
@@ -238,7 +247,9 @@ impl Intake {
     /// Hands an item back that has no place here.
     async fn postpone(&mut self, id: ItemId, share: &Share) {
         let Some(delivery) = self.held.give(id) else { return };
-        telemetry::metric::handed_back(self.queue.durable());
+        if !delivery.is_request() {
+            telemetry::metric::handed_back(self.queue.durable());
+        }
         let pause = self.backlog.pause(share, &delivery);
         hand_back(&self.bus, &delivery, pause).await;
     }
@@ -275,6 +286,26 @@ impl Intake {
         let over = || pull_ends.saturating_duration_since(Instant::now()) + PULL_OVER;
         hand_back(&self.bus, delivery, if first { Duration::ZERO } else { over() }).await;
     }
+}
+
+/// The results that are sent to this worker by request, if it takes inputs and has an address; else none, for ever.
+fn requests(bus: Bus, queue: Queue) -> BoxStream<'static, Delivery> {
+    let Some(address) = bus.address.clone().filter(|_| queue == Queue::Inputs) else {
+        return futures::stream::pending().boxed();
+    };
+    let subject = subject::results_for(&address);
+    let subscribing = bus.clone();
+    let messages = async move { subscribing.subscribe_until_it_works(&subject).await }.flatten_stream();
+    let mut number = 0;
+    let deliveries = messages.filter_map(move |event| {
+        number += 1;
+        let delivery = match event {
+            SubscriptionEvent::Message(message) => Delivery::of_request(message, number, bus.transport().generation()),
+            SubscriptionEvent::Gap => None,
+        };
+        std::future::ready(delivery)
+    });
+    deliveries.chain(futures::stream::pending()).boxed()
 }
 
 /// One pull, after a pause that grows with the failures before it.

@@ -2,18 +2,22 @@
 //!
 //! Nothing is settled over another connection than that of the delivery: in an older store the item may not be done, or
 //! another item may have its sequence. What is not settled comes again after its ack wait.
+//!
+//! A result that was sent by request has one answer instead: the log has it, or its worker has to store it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use contract::ErrorCode;
+use contract::fleet::ResultAnswer;
 use contract::streams::Queue;
 use futures::FutureExt;
 
 use super::handler::{Handler, Settle};
 use super::hold::Hold;
 use super::last_ack::LastAck;
+use crate::json::encode;
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, retry};
 
@@ -36,6 +40,8 @@ pub(super) async fn process(
     let ack = match outcome.unwrap_or_else(|_| after_panic(&delivery)) {
         Settle::Done => Ack::Done,
         Settle::Retry(after) => Ack::Retry(after),
+        // It becomes a dead letter once it is stored.
+        Settle::Reject { .. } if delivery.is_request() => Ack::Retry(Duration::ZERO),
         Settle::Reject { code, reason } => reject(&bus, queue, &delivery, code, &reason).await,
         Settle::Leave => {
             hold.close();
@@ -82,7 +88,7 @@ async fn reject(bus: &Bus, queue: Queue, delivery: &Delivery, code: ErrorCode, r
 
 /// Hands an item back, to come again after `pause`.
 pub(super) async fn hand_back(bus: &Bus, delivery: &Delivery, pause: Duration) {
-    if let Err(error) = bus.transport().ack(delivery, Ack::Retry(pause)).await {
+    if let Err(error) = settle_once(bus, delivery, Ack::Retry(pause)).await {
         tracing::warn!(subject = delivery.subject, %error, "item not handed back: its ack wait has to pass");
     }
 }
@@ -91,7 +97,7 @@ pub(super) async fn hand_back(bus: &Bus, delivery: &Delivery, pause: Duration) {
 pub(super) async fn send_ack(bus: &Bus, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
     let mut round = 1;
     loop {
-        match bus.transport().ack(delivery, ack).await {
+        match settle_once(bus, delivery, ack).await {
             Err(_) if round < SETTLE_ROUNDS && bus.transport().generation() == delivery.generation => {
                 retry::wait(round, &delivery.subject).await;
             }
@@ -99,4 +105,12 @@ pub(super) async fn send_ack(bus: &Bus, delivery: &Delivery, ack: Ack) -> Result
         }
         round += 1;
     }
+}
+
+async fn settle_once(bus: &Bus, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
+    if !delivery.is_request() {
+        return bus.transport().ack(delivery, ack).await;
+    }
+    let answer = if ack == Ack::Done { ResultAnswer::InLog } else { ResultAnswer::Store };
+    bus.transport().reply(&delivery.ack, Vec::new(), encode(&answer)?).await
 }

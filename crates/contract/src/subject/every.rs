@@ -65,6 +65,16 @@ pub fn done() -> Subject {
     Subject("ai_rpc.done.*.*".to_owned())
 }
 
+/// Every result of one verb that is sent to an orchestrator.
+pub fn result(verb: Verb) -> Subject {
+    Subject(format!("ai_rpc.result.{verb}.*.*.*.*"))
+}
+
+/// Every result that is sent to an orchestrator.
+pub fn results() -> Subject {
+    Subject("ai_rpc.result.*.*.*.*.*".to_owned())
+}
+
 /// The holder of every call.
 pub fn call_holder() -> Subject {
     Subject("ai_rpc.call.*.*.*".to_owned())
@@ -146,6 +156,7 @@ mod tests {
             (dead(), subject::dead(&key, subject::DeadKind::Control, &id)),
         ];
         rows.extend(Verb::ALL.iter().map(|verb| (control(*verb), subject::control(&key, *verb, &id))));
+        rows.extend(Verb::ALL.iter().map(|verb| (result(*verb), subject::result(&key, *verb, &id, &id))));
         rows.extend(Topic::ALL.iter().map(|topic| (event(*topic), subject::event(&key, *topic))));
         for (filter, _) in &rows {
             for (other, subject) in &rows {

@@ -10,6 +10,7 @@ use configuration::TextFile;
 use configuration::models;
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
+use contract::subject::ControlSubject;
 use contract::{AgentId, ErrorCode, Timestamp};
 use futures::FutureExt;
 use loop_orchestrator::{Orchestrator, OrchestratorConfig};
@@ -18,7 +19,7 @@ use service::clock::Clock;
 use tokio::time::Instant;
 use tool_executor::Executor;
 
-use crate::shell::planted_mistake::{PlantedMistake, plant};
+use crate::shell::planted_mistake::{PlantedMistake, Promises, plant};
 
 /// The clock of the simulated server.
 #[derive(Clone)]
@@ -64,6 +65,7 @@ struct Replica {
 pub(super) struct SimulatedFleet {
     server: MemoryServer,
     mistake: PlantedMistake,
+    promises: Promises,
     compact_after: u64,
     replicas: Vec<Replica>,
     started: u64,
@@ -79,8 +81,16 @@ impl SimulatedFleet {
         mistake: PlantedMistake,
         compact_after: u64,
     ) -> anyhow::Result<Self> {
-        let mut fleet =
-            Self { server, mistake, compact_after, replicas: Vec::new(), started: 0, composer: None, outage: None };
+        let mut fleet = Self {
+            server,
+            mistake,
+            promises: Promises::default(),
+            compact_after,
+            replicas: Vec::new(),
+            started: 0,
+            composer: None,
+            outage: None,
+        };
         fleet.set_composer(true).await?;
         for kind in KINDS {
             fleet.add(kind).await?;
@@ -105,6 +115,11 @@ impl SimulatedFleet {
         self.outage = Some((kind, Instant::now() + time));
     }
 
+    /// The results of which workers learned that the log has them.
+    pub(super) fn promises(&self) -> Vec<ControlSubject> {
+        self.promises.all()
+    }
+
     /// Number of replicas that died.
     pub(super) fn deaths(&self) -> u64 {
         self.started - KINDS.len() as u64
@@ -113,7 +128,7 @@ impl SimulatedFleet {
     async fn add(&mut self, kind: ServiceKind) -> anyhow::Result<()> {
         self.started += 1;
         let (bus, lifecycle) = self.server.client(&format!("{kind:?}-{}", self.started));
-        let bus: Bus = plant(bus, self.mistake);
+        let bus: Bus = plant(bus, self.mistake, self.promises.clone());
         let clock = Arc::new(VirtualClock(self.server.clone()));
         let service = match kind {
             ServiceKind::Orchestrator => {

@@ -1,5 +1,7 @@
 //! Checks the logs of a run that has ended.
 
+use std::collections::BTreeMap;
+
 use bus::transport::ReadMany;
 use bus::{Bus, Read};
 use contract::CallId;
@@ -9,7 +11,7 @@ use contract::event::{Child, Event, InputKind, InputRef, StopReason};
 use contract::limits::COMPACT_COMMITS_MIN;
 use contract::model::FailureKind;
 use contract::streams::Stream;
-use contract::subject::{self, SessionKey};
+use contract::subject::{self, ControlSubject, SessionKey};
 use contract::tool::Outcome;
 use session::audit::Audit;
 
@@ -187,4 +189,25 @@ pub(super) async fn inputs(client: &Bus, sessions: &[SessionKey], sent: u64) -> 
         }
     }
     if found.len() as u64 == sent { Ok(()) } else { Err(format!("{sent} commands sent, {} in the logs", found.len())) }
+}
+
+/// Checks that each result is in a log of which its worker learned that it is there.
+pub(super) async fn promises(client: &Bus, promised: Vec<ControlSubject>) -> Result<(), String> {
+    let mut logs: BTreeMap<SessionKey, Vec<InputRef>> = BTreeMap::new();
+    for ControlSubject { key, verb, id } in promised {
+        if !logs.contains_key(&key) {
+            let history = client.history(&key, 0).await.map_err(|error| error.to_string())?;
+            let events = history.iter().flat_map(|(_, commit)| &commit.events);
+            logs.insert(key.clone(), events.filter_map(Event::closed_input).cloned().collect());
+        }
+        // The id of a model's result gets that of its run.
+        let is_it = |input: &InputRef| {
+            let rest = input.id.as_str().strip_prefix(id.as_str());
+            input.kind == InputKind::Control(verb) && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        };
+        if !logs.get(&key).is_some_and(|inputs| inputs.iter().any(is_it)) {
+            return Err(format!("{key}: the {verb} {id} is not in the log, and was answered as if it were"));
+        }
+    }
+    Ok(())
 }

@@ -176,6 +176,7 @@ async fn run_with(
         judge::reports(&client, key).await?;
     }
     judge::inputs(&client, &sessions, sent.list.len() as u64).await?;
+    judge::promises(&client, fleet.promises()).await?;
     Ok(figures)
 }
 

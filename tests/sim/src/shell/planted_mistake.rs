@@ -1,6 +1,6 @@
 //! Mistakes in the use of the bus, planted to show that the checks of ring 3 find them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -8,11 +8,13 @@ use bus::transport::{
     Ack, Appended, CoreMessage, DriftPolicy, Headers, Read, ReadMany, Storage, StorageSize, Stored, StreamRewind,
     Subscription, Transport,
 };
-use bus::{Bus, BusError, Delivery, Depth};
+use bus::{Bus, BusError, Delivery, Depth, SubscriptionEvent};
 use bytes::Bytes;
 use contract::Timestamp;
+use contract::fleet::ResultAnswer;
 use contract::streams::{Bucket, Objects, Queue, Stream};
-use contract::subject::Subject;
+use contract::subject::{self, ControlSubject, Subject};
+use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
@@ -29,8 +31,12 @@ pub enum PlantedMistake {
     AckWhatFailed,
     /// A claim of another executor is treated as our own.
     BelieveEveryClaim,
-    /// A reply of a model is not appended, and success is reported.
+    /// A reply of a model is neither sent nor appended, and success is reported.
     ForgetReplies,
+    /// A result is answered before it is handled.
+    AnswerBeforeCommit,
+    /// A result that was sent without an answer is not stored.
+    BelieveUnansweredResults,
     /// A page is not written to the archive, and success is reported.
     ForgetArchivedPages,
 }
@@ -43,18 +49,45 @@ impl PlantedMistake {
         Self::AckWhatFailed,
         Self::BelieveEveryClaim,
         Self::ForgetReplies,
+        Self::AnswerBeforeCommit,
+        Self::BelieveUnansweredResults,
         Self::ForgetArchivedPages,
     ];
 }
 
-/// A bus that makes the mistake.
-pub(super) fn plant(bus: Bus, mistake: PlantedMistake) -> Bus {
-    if mistake == PlantedMistake::None { bus } else { Bus::new(Arc::new(FaultyBus { bus, mistake })) }
+/// The results of which workers learned that the log has them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Promises(Arc<Mutex<Vec<ControlSubject>>>);
+
+impl Promises {
+    fn note(&self, subject: &Subject) {
+        let result = subject::parse_result(subject.as_str());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(result);
+    }
+
+    pub(super) fn all(&self) -> Vec<ControlSubject> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A bus that makes the mistake, and notes what it promises to workers.
+pub(super) fn plant(bus: Bus, mistake: PlantedMistake, promises: Promises) -> Bus {
+    Bus::new(Arc::new(FaultyBus { bus, mistake, promises }))
+}
+
+fn answer_of(answer: ResultAnswer) -> Bytes {
+    serde_json::to_vec(&answer).unwrap_or_default().into()
+}
+
+fn in_log(subject: &Subject) -> CoreMessage {
+    let payload = answer_of(ResultAnswer::InLog);
+    CoreMessage { subject: subject.as_str().to_owned(), reply: None, headers: Headers::new(), payload }
 }
 
 struct FaultyBus {
     bus: Bus,
     mistake: PlantedMistake,
+    promises: Promises,
 }
 
 #[async_trait]
@@ -74,7 +107,19 @@ impl Transport for FaultyBus {
         payload: Bytes,
         timeout: Duration,
     ) -> Result<CoreMessage, BusError> {
-        self.bus.transport().request(subject, headers, payload, timeout).await
+        let is_result = subject.as_str().starts_with("ai_rpc.result.");
+        let is_reply = subject.as_str().starts_with("ai_rpc.result.model_finished");
+        if is_reply && self.mistake == PlantedMistake::ForgetReplies {
+            return Ok(in_log(subject));
+        }
+        let answer = match self.bus.transport().request(subject, headers, payload, timeout).await {
+            Err(_) if is_result && self.mistake == PlantedMistake::BelieveUnansweredResults => in_log(subject),
+            answer => answer?,
+        };
+        if is_result && answer.payload == answer_of(ResultAnswer::InLog) {
+            self.promises.note(subject);
+        }
+        Ok(answer)
     }
 
     async fn request_many(
@@ -87,7 +132,21 @@ impl Transport for FaultyBus {
     }
 
     async fn subscribe(&self, subject: &Subject, queue: Option<&str>) -> Result<Subscription, BusError> {
-        self.bus.transport().subscribe(subject, queue).await
+        let subscribed = self.bus.transport().subscribe(subject, queue).await?;
+        if self.mistake != PlantedMistake::AnswerBeforeCommit || !subject.as_str().starts_with("ai_rpc.result.") {
+            return Ok(subscribed);
+        }
+        let bus = self.bus.clone();
+        let answered = subscribed.then(move |event| {
+            let bus = bus.clone();
+            async move {
+                if let SubscriptionEvent::Message(CoreMessage { reply: Some(reply), .. }) = &event {
+                    let _sent = bus.transport().reply(reply, Vec::new(), answer_of(ResultAnswer::InLog)).await;
+                }
+                event
+            }
+        });
+        Ok(answered.boxed())
     }
 
     async fn append(
