@@ -204,7 +204,7 @@ impl Intake {
         // No waiting item may have this place: it would have it already.
         if self.places.admits(&share) {
             self.start(id, share);
-        } else if let Some((id, share)) = self.waiting.push(id, share) {
+        } else if let Some((id, share)) = self.waiting.push(id, share, delivery.payload.len()) {
             self.postpone(id, &share).await;
         }
     }

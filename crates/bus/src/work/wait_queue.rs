@@ -1,6 +1,6 @@
-//! Items that wait here for a place, for a moment: a place that is given back goes to one of them at once.
+//! Items that wait here for a place: a place that is given back goes to one of them at once.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,76 +8,139 @@ use tokio::time::Instant;
 use super::hold::ItemId;
 use super::share::{Places, Share};
 
-/// How long an item waits here. Another worker may have a place for it meanwhile.
+/// How long an item waits here while no item of its share gets a place. Another worker may have one.
 const WAIT_MAX: Duration = Duration::from_millis(500);
-/// Items that wait here at the same time.
-const WAITING_MAX: usize = 64;
+/// How long an item waits here in any case: a worker that was added meanwhile gets what waits at the others.
+const WAIT_LONGEST: Duration = Duration::from_secs(3);
+/// Items that wait here for each place, and at the same time.
+const WAITING_PER_PLACE: usize = 16;
+const WAITING_MAX: usize = 1_024;
+/// Bytes of their bodies.
+const WAITING_BYTES_MAX: usize = 32 << 20;
+/// Shares of which items wait here.
+const SHARES_MAX: usize = 64;
 /// A worker with fewer places shares nothing out: it takes what it has a place for, in the order of the stream.
 const PLACES_MIN: usize = 5;
 
-/// Items in the order in which they came here.
+/// Items by their share and their age in the stream.
 #[derive(Debug)]
 pub(super) struct WaitQueue {
-    items: VecDeque<(ItemId, Share, Instant)>,
+    shares: BTreeMap<Share, Waiting>,
+    /// The share of each item, by when it is looked at next.
+    ends: BTreeMap<(Instant, ItemId), Share>,
+    bytes: usize,
     max: usize,
 }
 
+/// The items of one share.
+#[derive(Debug, Default)]
+struct Waiting {
+    items: BTreeMap<ItemId, WaitingItem>,
+    /// When one of them got a place.
+    moved_at: Option<Instant>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct WaitingItem {
+    came: Instant,
+    ends: Instant,
+    bytes: usize,
+}
+
 impl WaitQueue {
-    /// At most as many as there are places; none where there are few.
+    /// For a worker with so many places; nothing waits where there are few.
     pub(super) fn new(places: usize) -> Self {
-        let max = if places < PLACES_MIN { 0 } else { places.min(WAITING_MAX) };
-        Self { items: VecDeque::new(), max }
+        let max = if places < PLACES_MIN { 0 } else { (places * WAITING_PER_PLACE).min(WAITING_MAX) };
+        Self { shares: BTreeMap::new(), ends: BTreeMap::new(), bytes: 0, max }
     }
 
-    /// How many more may wait.
+    /// How many items to pull beside those for free places. Also where there is no room, since an item of another share
+    /// gets the room of a share that has many.
     pub(super) fn room(&self) -> usize {
-        self.max.saturating_sub(self.items.len())
+        self.max.min(SHARES_MAX).max(self.max.saturating_sub(self.ends.len()))
     }
 
-    /// Lets an item wait. Returns the one that has no room: where enough of its share waits, that is the newest of the
-    /// share. Otherwise one that was handed back would lose its turn to newer ones again and again, with longer pauses.
-    pub(super) fn push(&mut self, id: ItemId, share: Share) -> Option<(ItemId, Share)> {
-        let of_share = || self.items.iter().enumerate().filter(|(_, (_, other, _))| *other == share);
-        let mut refused = None;
-        if self.room() == 0 || of_share().count() >= self.max.div_ceil(4) {
-            let newest = of_share().map(|(at, (other, _, _))| (*other, at)).max();
-            let Some((_, at)) = newest.filter(|(other, _)| *other > id) else { return Some((id, share)) };
-            refused = self.take_out(at);
+    /// Lets an item wait. Returns the one that has no room: the newest of the share of which most wait. An older one would
+    /// lose its turn to newer ones again and again otherwise, with longer pauses.
+    pub(super) fn push(&mut self, id: ItemId, share: Share, bytes: usize) -> Option<(ItemId, Share)> {
+        let is_one_more = self.shares.len() >= SHARES_MAX && !self.shares.contains_key(&share);
+        if self.max == 0 || is_one_more || self.bytes + bytes > WAITING_BYTES_MAX {
+            return Some((id, share));
         }
-        self.items.push_back((id, share, Instant::now() + WAIT_MAX));
-        refused
+        let came = Instant::now();
+        let item = WaitingItem { came, ends: came + WAIT_MAX, bytes };
+        self.ends.insert((item.ends, id), share.clone());
+        self.shares.entry(share).or_default().items.insert(id, item);
+        self.bytes += bytes;
+        if self.ends.len() <= self.max {
+            return None;
+        }
+        let most = self.shares.iter().max_by_key(|(_, waiting)| waiting.items.len())?;
+        let (share, newest) = (most.0.clone(), *most.1.items.last_key_value()?.0);
+        self.take_out(&share, newest).then_some((newest, share))
     }
 
     /// Takes out the item that may have a place and whose tenant, then share, holds the fewest; the oldest of those.
     pub(super) fn next(&mut self, places: &Places) -> Option<(ItemId, Share)> {
-        let may = self.items.iter().enumerate().filter(|(_, (_, share, _))| places.admits(share));
-        let (at, _) = may.min_by_key(|(_, (id, share, _))| (places.held(share), *id))?;
-        self.take_out(at)
+        let may = self.shares.iter().filter(|(share, _)| places.admits(share));
+        let oldest = may.filter_map(|(share, waiting)| Some((share, *waiting.items.first_key_value()?.0)));
+        let (share, id) = oldest.min_by_key(|(share, id)| (places.held(share), *id))?;
+        let share = share.clone();
+        if let Some(waiting) = self.shares.get_mut(&share) {
+            waiting.moved_at = Some(Instant::now());
+        }
+        self.take_out(&share, id).then_some((id, share))
     }
 
-    /// When the first one has waited for long enough.
+    /// When an item may have waited for long enough.
     pub(super) fn ends_at(&self) -> Option<Instant> {
-        self.items.front().map(|(_, _, ends)| *ends)
+        self.ends.first_key_value().map(|((ends, _), _)| *ends)
     }
 
     /// Takes out one that has waited for long enough.
     pub(super) fn pop_ended(&mut self) -> Option<(ItemId, Share)> {
         let now = Instant::now();
-        self.ends_at().is_some_and(|ends| ends <= now).then(|| self.pop()).flatten()
+        while let Some(((ends, id), share)) = self.ends.first_key_value().map(|(at, share)| (*at, share.clone())) {
+            if ends > now {
+                return None;
+            }
+            let waiting = self.shares.get_mut(&share)?;
+            let moved_at = waiting.moved_at;
+            let item = waiting.items.get_mut(&id)?;
+            let longest = item.came + WAIT_LONGEST;
+            if ends >= longest || moved_at.is_none_or(|moved| moved < item.came) {
+                return self.take_out(&share, id).then_some((id, share));
+            }
+            item.ends = longest;
+            self.ends.remove(&(ends, id));
+            self.ends.insert((longest, id), share);
+        }
+        None
     }
 
     /// Forgets every item that waits here.
     pub(super) fn clear(&mut self) {
-        self.items.clear();
+        self.shares.clear();
+        self.ends.clear();
+        self.bytes = 0;
     }
 
-    /// Takes out the one that came first.
+    /// Takes out any item.
     pub(super) fn pop(&mut self) -> Option<(ItemId, Share)> {
-        self.take_out(0)
+        let ((_, id), share) = self.ends.first_key_value().map(|(at, share)| (*at, share.clone()))?;
+        self.take_out(&share, id).then_some((id, share))
     }
 
-    fn take_out(&mut self, at: usize) -> Option<(ItemId, Share)> {
-        self.items.remove(at).map(|(id, share, _)| (id, share))
+    /// Whether the item waited here.
+    fn take_out(&mut self, share: &Share, id: ItemId) -> bool {
+        let Some(waiting) = self.shares.get_mut(share) else { return false };
+        let Some(item) = waiting.items.remove(&id) else { return false };
+        if waiting.items.is_empty() {
+            self.shares.remove(share);
+        }
+        self.ends.remove(&(item.ends, id));
+        self.bytes -= item.bytes;
+        true
     }
 }
 
@@ -92,28 +155,36 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn older_item_takes_the_room_and_the_turn_of_a_newer_one_of_its_share() {
-        let places = Places::new(Queue::Model, 64);
-        let mut waiting = WaitQueue::new(64);
-        for seq in 101..=116 {
-            assert_eq!(waiting.push(ItemId::at(seq), share("x")), None);
+    async fn full_queue_loses_the_newest_item_of_the_share_that_has_most() {
+        let places = Places::new(Queue::Model, 5);
+        let mut waiting = WaitQueue::new(5);
+        for seq in 101..=180 {
+            assert_eq!(waiting.push(ItemId::at(seq), share("x"), 1), None);
         }
-        assert_eq!(waiting.push(ItemId::at(117), share("x")), Some((ItemId::at(117), share("x"))));
-        assert_eq!(waiting.push(ItemId::at(7), share("x")), Some((ItemId::at(116), share("x"))));
-        assert_eq!(waiting.push(ItemId::at(200), share("y")), None, "another share has its own room");
+        assert_eq!(waiting.push(ItemId::at(181), share("x"), 1), Some((ItemId::at(181), share("x"))));
+        assert_eq!(waiting.push(ItemId::at(7), share("x"), 1), Some((ItemId::at(180), share("x"))));
+        assert_eq!(waiting.push(ItemId::at(200), share("y"), 1), Some((ItemId::at(179), share("x"))));
         for seq in [7, 101, 102] {
             assert_eq!(waiting.next(&places).map(|(id, _)| id), Some(ItemId::at(seq)));
         }
+        assert!(waiting.room() > 0, "also of another share");
+        assert_eq!(waiting.push(ItemId::at(8), share("x"), WAITING_BYTES_MAX), Some((ItemId::at(8), share("x"))));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn full_queue_is_no_reason_to_refuse_an_older_item_for_a_newer_of_another_share() {
-        let mut waiting = WaitQueue::new(8);
-        for (seq, resource) in [(1, "w"), (2, "w"), (3, "x"), (4, "x"), (5, "y"), (6, "y"), (7, "z"), (9, "z")] {
-            assert_eq!(waiting.push(ItemId::at(seq), share(resource)), None);
+    async fn item_waits_longer_while_its_share_moves() {
+        let places = Places::new(Queue::Model, 64);
+        let mut waiting = WaitQueue::new(64);
+        for (seq, resource) in [(1, "moves"), (2, "moves"), (3, "hangs")] {
+            waiting.push(ItemId::at(seq), share(resource), 1);
         }
-        assert_eq!(waiting.push(ItemId::at(8), share("v")), Some((ItemId::at(8), share("v"))));
-        assert_eq!(waiting.push(ItemId::at(8), share("z")), Some((ItemId::at(9), share("z"))));
-        assert_eq!(waiting.room(), 0);
+        tokio::time::advance(WAIT_MAX / 2).await;
+        assert_eq!(waiting.next(&places), Some((ItemId::at(1), share("moves"))));
+        tokio::time::advance(WAIT_MAX).await;
+        assert_eq!(waiting.pop_ended(), Some((ItemId::at(3), share("hangs"))));
+        assert_eq!(waiting.pop_ended(), None);
+        tokio::time::advance(WAIT_LONGEST).await;
+        assert_eq!(waiting.pop_ended(), Some((ItemId::at(2), share("moves"))));
+        assert_eq!((waiting.ends_at(), waiting.bytes), (None, 0));
     }
 }
