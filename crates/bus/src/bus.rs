@@ -9,8 +9,7 @@ use contract::streams::Queue;
 
 use crate::nats::NatsTransport;
 use crate::seq_cache::SeqCache;
-use crate::summary_cache::SummaryCache;
-use crate::timer_cache::TimerCache;
+use crate::written::{SetTimer, Written, WrittenLine};
 use crate::{BusError, DriftPolicy, NatsConfig, Transport};
 
 /// A connection to the bus; cheap to clone.
@@ -20,8 +19,8 @@ pub struct Bus {
     /// Where the results of the calls are sent that it publishes; none where nobody serves that.
     pub(crate) address: Option<CommandId>,
     pub(crate) seq_cache: Arc<SeqCache>,
-    pub(crate) timer_cache: Arc<TimerCache>,
-    pub(crate) summary_cache: Arc<SummaryCache>,
+    pub(crate) set_timers: Arc<Written<SetTimer>>,
+    pub(crate) written_lines: Arc<Written<WrittenLine>>,
     /// How busy the workers of this connection are, by queue.
     loads: Arc<Mutex<BTreeMap<&'static str, WorkerLoad>>>,
     failing_models: Arc<StatusReport<Vec<ModelHealth>>>,
@@ -56,8 +55,8 @@ impl Bus {
             transport,
             address: None,
             seq_cache: Arc::default(),
-            timer_cache: Arc::default(),
-            summary_cache: Arc::default(),
+            set_timers: Arc::default(),
+            written_lines: Arc::default(),
             loads: Arc::default(),
             failing_models: Arc::default(),
             configuration: Arc::default(),

@@ -24,14 +24,13 @@ pub mod rpc;
 mod seq_cache;
 mod slots;
 mod summary;
-mod summary_cache;
 pub mod timer;
-mod timer_cache;
 mod transcript_parts;
 pub mod transport;
 pub mod two_histories;
 mod verify;
 pub mod work;
+mod written;
 
 pub use self::bus::Bus;
 pub use call::CallStatus;

@@ -373,7 +373,7 @@ impl Bus {
     }
 
     fn note(&self, key: &SessionKey, slot: u64, seq: u64, commit: &str, generation: u64, source: Source) {
-        self.seq_cache.note(key, Tail { slot, seq, commit: commit.to_owned(), generation }, source);
+        self.seq_cache.note(key, Tail { slot, seq, commit: commit.to_owned() }, generation, source);
     }
 
     /// Deletes the large body of a commit that lost its slot. A failure leaves the body in its store.

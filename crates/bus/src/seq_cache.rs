@@ -1,17 +1,13 @@
 //! The last slot of each session's log, as far as this process knows it: a commit names the message of the slot before
 //! it.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use contract::subject::SessionKey;
 
-/// Most sessions in the cache. A session that was dropped costs a read before its next commit.
-const SESSIONS_MAX: usize = 16_384;
+use crate::written::Written;
 
-/// The last known slot of each session, bounded by [`SESSIONS_MAX`].
-#[derive(Debug, Default)]
-pub(crate) struct SeqCache(Mutex<HashMap<SessionKey, Tail>>);
+/// The last known slot of each session.
+#[derive(Default)]
+pub(crate) struct SeqCache(Written<Tail>);
 
 /// The last slot of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,8 +17,6 @@ pub(crate) struct Tail {
     pub(crate) seq: u64,
     /// The id of its commit: a sequence may be given out again by a server with an older store, an id never is.
     pub(crate) commit: String,
-    /// The generation of the connection by which this was learned.
-    pub(crate) generation: u64,
 }
 
 /// How sure it is that a slot is the last one.
@@ -38,31 +32,16 @@ impl SeqCache {
     /// The sequence of the slot that holds this commit, where it is the last one that is known and was learned over the
     /// connection that stands now.
     pub(crate) fn seq(&self, key: &SessionKey, slot: u64, commit: &str, generation: u64) -> Option<u64> {
-        let seq_cache = self.lock();
-        let tail = seq_cache.get(key)?;
-        let is_same =
-            tail.slot == slot && tail.generation == generation && (commit.is_empty() || tail.commit == commit);
-        is_same.then_some(tail.seq)
+        let tail = self.0.get(key, generation)?;
+        (tail.slot == slot && (commit.is_empty() || tail.commit == commit)).then_some(tail.seq)
     }
 
-    /// Notes the last slot of a session's log.
-    pub(crate) fn note(&self, key: &SessionKey, tail: Tail, source: Source) {
-        let mut seq_cache = self.lock();
-        if let Some(known) = seq_cache.get_mut(key) {
-            let replaces = source == Source::Leader || tail.generation > known.generation || tail.seq > known.seq;
-            if replaces {
-                *known = tail;
-            }
-            return;
+    /// Notes the last slot of a session's log, as it was learned over the connection of `generation`.
+    pub(crate) fn note(&self, key: &SessionKey, tail: Tail, generation: u64, source: Source) {
+        let is_later = |known: Tail| known.seq >= tail.seq;
+        if source == Source::Leader || !self.0.get(key, generation).is_some_and(is_later) {
+            self.0.note(key, generation, tail);
         }
-        if seq_cache.len() >= SESSIONS_MAX {
-            seq_cache.clear();
-        }
-        seq_cache.insert(key.clone(), tail);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionKey, Tail>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,16 +54,16 @@ mod tests {
     #[test]
     fn leader_read_lowers_the_tail_and_a_replica_read_does_not() {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() };
-        let tail = |slot, seq, commit: &str, generation| Tail { slot, seq, commit: commit.to_owned(), generation };
+        let tail = |slot, seq, commit: &str| Tail { slot, seq, commit: commit.to_owned() };
         let seq_cache = SeqCache::default();
-        seq_cache.note(&key, tail(20, 1_000, "a", 1), Source::Leader);
-        seq_cache.note(&key, tail(15, 700, "b", 1), Source::Replica);
+        seq_cache.note(&key, tail(20, 1_000, "a"), 1, Source::Leader);
+        seq_cache.note(&key, tail(15, 700, "b"), 1, Source::Replica);
         assert_eq!(seq_cache.seq(&key, 20, "a", 1), Some(1_000), "a replica may be behind");
         assert_eq!(seq_cache.seq(&key, 20, "b", 1), None, "another history");
         assert_eq!(seq_cache.seq(&key, 20, "a", 2), None, "learned over another connection");
-        seq_cache.note(&key, tail(15, 700, "b", 1), Source::Leader);
+        seq_cache.note(&key, tail(15, 700, "b"), 1, Source::Leader);
         assert_eq!(seq_cache.seq(&key, 15, "b", 1), Some(700), "the leader corrects it downwards");
-        seq_cache.note(&key, tail(14, 600, "c", 2), Source::Replica);
+        seq_cache.note(&key, tail(14, 600, "c"), 2, Source::Replica);
         assert_eq!(seq_cache.seq(&key, 14, "c", 2), Some(600), "what was learned before counts no more");
     }
 }

@@ -10,8 +10,8 @@ use contract::subject::SessionKey;
 
 use crate::json::encode;
 use crate::kv::summary_key;
-use crate::summary_cache::WrittenSummary;
 use crate::verify::{Verified, Write};
+use crate::written::WrittenLine;
 use crate::{Bus, BusError, Read};
 
 /// How often a line is compared and written where other writers are faster: a session does not wait for the index.
@@ -34,10 +34,9 @@ impl Bus {
         let (name, version) = (summary_key(&key.tenant, &key.session), summary.version());
         let line = Line { key: &key, name: &name, version, body: encode(summary)?, ttl };
         let generation = self.transport().generation();
-        let before = self.summary_cache.0.get(&key);
-        let before = before.filter(|before| before.generation == generation && before.version <= version);
+        let before = self.written_lines.get(&key, generation).filter(|before| before.version <= version);
         let stored = match before {
-            Some(WrittenSummary { revision, .. }) => self.write_over(&line, Some(revision)).await?,
+            Some(WrittenLine { revision, .. }) => self.write_over(&line, Some(revision)).await?,
             // After its first commit a session usually has no line.
             None if summary.started == summary.updated => self.write_over(&line, None).await?,
             None => None,
@@ -50,7 +49,7 @@ impl Bus {
             compared.repeat(|_| self.write_over_older(&line)).await?
         };
         if let Some(revision) = stored {
-            self.summary_cache.0.insert(key, WrittenSummary { version, revision, generation });
+            self.written_lines.note(&key, generation, WrittenLine { version, revision });
         }
         Ok(())
     }

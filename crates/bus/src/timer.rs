@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::headers::trace_headers;
 use crate::json::encode;
-use crate::timer_cache::SetTimer;
 use crate::transport::{Appended, EXPECTED_LAST, SCHEDULE, SCHEDULE_TARGET, header};
 use crate::verify::{Verified, Write};
+use crate::written::SetTimer;
 use crate::{Bus, BusError, Headers, Read};
 
 /// The body of a timer.
@@ -29,10 +29,11 @@ impl Bus {
         headers.push((SCHEDULE_TARGET.to_owned(), subject::timer_due(key).to_string()));
         let (subject, body) = (subject::timer_set(key), encode(&Due { number })?);
         let generation = self.transport().generation();
-        let note = |seq| self.timer_cache.note(key, SetTimer { number, seq, generation });
+        let note = |seq| self.set_timers.note(key, generation, SetTimer { number, seq });
         // Before the first setting there is usually no timer to compare with, and before another one usually the last
         // one that was set here.
-        let before = if number == 1 { Some(0) } else { self.timer_cache.seq_before(key, number, generation) };
+        let earlier = || self.set_timers.get(key, generation).filter(|set| set.number < number);
+        let before = if number == 1 { Some(0) } else { earlier().map(|set| set.seq) };
         if let Some(before) = before
             && let Ok(Appended::Stored(seq)) = self.append_over(&subject, before, &headers, &body).await
         {

@@ -7,6 +7,7 @@ mod body;
 mod compaction;
 mod mail;
 mod memory;
+mod requested_results;
 mod reset;
 mod session_index;
 mod shares;

@@ -7,20 +7,22 @@ mod transcripts;
 mod world;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bus::SubscriptionEvent;
+use bus::rpc::RpcHandler;
 use bus::work::Publication;
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::commit::{PARKING_FOLD, Phase};
 use contract::event::{Envelope, Topic};
+use contract::fleet::ResultAnswer;
 use contract::model::{Channel, Chunk, FailureKind, FinishReason, ModelItem, PartialCall};
 use contract::subject::{self};
 use contract::{CommandId, Json, Timestamp};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use model_gateway::{Clock, Gateway, GatewayConfig, Providers, SystemClock};
 use service::health::Readiness;
 use service::reload::Look;
@@ -33,6 +35,7 @@ steps:
   - {when: \"'broken' in prompt\", text: '{{ 1 | nothing }}'}
   - {when: \"'recite' in prompt\", text: '{% for m in messages %}{{ m.content }} {% endfor %}'}
   - {when: \"'tools' in prompt\", text: 'Look.', tool_calls: [{name: f, arguments: {a: 1}}], signal: {status: CONTINUE}}
+  - {when: \"'much' in prompt\", text: \"{{ 'x' * 300000 }}\"}
   - {text: 'one two three four five six seven eight nine ten'}
 ";
 
@@ -66,6 +69,33 @@ async fn open_call_is_streamed_and_reported_once() {
     assert!((0..).zip(&chunks).all(|(n, chunk)| chunk.index == n && chunk.attempt == "1.1"), "{chunks:?}");
     assert!(chunks.iter().all(|chunk| chunk.channel == Channel::Text));
     assert_eq!(chunks.iter().map(|chunk| chunk.delta.as_str()).collect::<String>(), finished.text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn result_is_sent_to_its_orchestrator_and_stored_unless_that_says_that_the_log_has_it() {
+    for (answer, prompt, is_stored) in [
+        (Some(ResultAnswer::InLog), "hello", false),
+        (Some(ResultAnswer::Store), "hello", true),
+        (None, "hello", true),
+        (Some(ResultAnswer::InLog), "much", true),
+    ] {
+        let (world, replica, asked) = (World::new(), CommandId::new("r1").unwrap(), Arc::new(AtomicUsize::new(0)));
+        let counting = asked.clone();
+        let answer_result: RpcHandler = Arc::new(move |_| {
+            counting.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(answer.map(|answer| serde_json::to_vec(&answer).unwrap().into())).boxed()
+        });
+        let _results = world.bus.serve(&subject::results_for(&replica), None, answer_result).await.unwrap();
+        world.commit(0, Phase::Running, &["m1-1.1"]).await;
+        let orchestrator = world.bus.clone().with_address(replica);
+        orchestrator.publish_model_item(&world.key, &world.item(prompt), Publication::First).await.unwrap();
+        let (_gateway, _) = world.start_gateway("g").await;
+        world.wait_until_empty().await;
+        assert_eq!(
+            (world.is_unanswered().await, asked.load(Ordering::SeqCst)),
+            (!is_stored, usize::from(prompt == "hello"))
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
