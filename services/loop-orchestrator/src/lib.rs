@@ -18,6 +18,7 @@ mod perform;
 mod recent_values;
 mod relocate;
 mod repair;
+mod repair_due;
 mod result_batcher;
 mod session_runner;
 mod settlement;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bus::log::Committed;
@@ -12,7 +12,6 @@ use bus::work::Publication;
 use bus::{Bus, BusError, Offer, Read};
 use contract::commit::{Commit, Phase, envelopes};
 use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, InputKind, TimerSet, Topic};
-use contract::limits::{CLOCK_SKEW_MAX, QUIET_MAX, TIMER_LATE_MAX};
 use contract::subject::SessionKey;
 use contract::{ErrorCode, Json, Timestamp, command::Refusal};
 use session::{Decision, Input, Session, SessionEffect};
@@ -25,6 +24,7 @@ use crate::config::{IdleTimes, OrchestratorConfig};
 use crate::failure_counts::FailureCounts;
 use crate::handle_error::HandleError;
 use crate::input::DeliveredInput;
+use crate::repair_due::{ConnectedSince, EffectsEvidence, FailedEffects, is_timer_lost};
 use crate::skew::SkewCheck;
 use crate::start::StartReads;
 use crate::turn_trace::{self, EndedTurn};
@@ -41,10 +41,6 @@ const FOREIGN_ENDS_MAX: u32 = 4;
 /// Pause before a timer whose decision panics fires again: each firing leaves a dead letter.
 const POISON_TIMER_PAUSE: Duration = Duration::from_hours(1);
 
-/// Largest difference between the clocks of two replicas that decide. A commit that is younger than the connection by
-/// at most this much counts as older.
-const CLOCKS_APART: Duration = Duration::from_secs(2 * CLOCK_SKEW_MAX.as_secs());
-
 /// Handles the inputs of all sessions of a replica.
 pub(crate) struct SessionRunner {
     pub(crate) bus: Bus,
@@ -55,7 +51,7 @@ pub(crate) struct SessionRunner {
     pub(crate) idle_times: IdleTimes,
     part_bytes: usize,
     skew: SkewCheck,
-    to_repair: SessionsToRepair,
+    failed_effects: FailedEffects,
     connected_since: ConnectedSince,
     /// Whether a log was found to lack commits: other sessions lost work items or timers as well.
     pub(crate) lost_commits: AtomicBool,
@@ -67,47 +63,6 @@ pub(crate) struct SessionRunner {
 pub(crate) struct Handled {
     /// Whether spans were sent that nobody sends again once the inputs are acknowledged.
     pub(crate) sent_spans: bool,
-}
-
-/// Generation of the connection of the bus, and when this replica first saw it.
-#[derive(Debug)]
-struct ConnectedSince(Mutex<(u64, Timestamp)>);
-
-impl ConnectedSince {
-    fn new(generation: u64, now: Timestamp) -> Self {
-        Self(Mutex::new((generation, now)))
-    }
-
-    /// Returns when this generation was first seen. For an earlier generation it returns the time of the latest one,
-    /// which is later.
-    fn first_seen(&self, generation: u64, now: Timestamp) -> Timestamp {
-        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if latest.0 < generation {
-            *latest = (generation, now);
-        }
-        latest.1
-    }
-}
-
-/// Sessions that have outstanding effects, and whose state is not cached. Those over [`SESSIONS_TO_REPAIR_MAX`] are
-/// repaired at an input after [`QUIET_MAX`].
-#[derive(Debug, Default)]
-struct SessionsToRepair(Mutex<BTreeSet<SessionKey>>);
-
-/// Largest number of [`SessionsToRepair`].
-const SESSIONS_TO_REPAIR_MAX: usize = 10_000;
-
-impl SessionsToRepair {
-    fn put(&self, key: &SessionKey) {
-        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if keys.len() < SESSIONS_TO_REPAIR_MAX {
-            keys.insert(key.clone());
-        }
-    }
-
-    fn take(&self, key: &SessionKey) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(key)
-    }
 }
 
 /// A state of a session that this version may decide on, since no newer version wrote its log. Only this module creates
@@ -141,7 +96,7 @@ impl SessionRunner {
             idle_times: IdleTimes::of(config),
             part_bytes: config.transcript_part_bytes,
             skew: SkewCheck::default(),
-            to_repair: SessionsToRepair::default(),
+            failed_effects: FailedEffects::default(),
         }
     }
 
@@ -162,10 +117,10 @@ impl SessionRunner {
         cached: &mut Option<Loaded>,
         inputs: &[DeliveredInput],
     ) -> Result<Handled, HandleError> {
-        let mut is_repair_due = self.to_repair.take(key);
+        let mut is_repair_due = self.failed_effects.take(key);
         let result = self.handle_with_state(key, cached, inputs, &mut is_repair_due).await;
         if is_repair_due && cached.is_none() {
-            self.to_repair.put(key);
+            self.failed_effects.put(key);
         }
         result
     }
@@ -228,7 +183,7 @@ impl SessionRunner {
                 return Err(HandleError::Split);
             }
             let decision = decided.unwrap_or_else(|| self.poison_decision(&session, &resolved));
-            *is_repair_due |= self.is_timer_lost(&session);
+            *is_repair_due |= is_timer_lost(session.timer(), self.clock.now());
             let ended = EndedTurn::find(&session, &decision.events);
             let began = session.turn_began();
             let prepared = prepare(session, &decision, self.part_bytes)
@@ -320,9 +275,10 @@ impl SessionRunner {
     async fn reload(&self, key: &SessionKey, before: &Loaded, at_least: u64) -> Result<Loaded, HandleError> {
         // A stream replica that lags must not look like a server with an older store.
         let known = before.session.next_slot().saturating_sub(1);
-        let mut reloaded = self.load(key, Some(at_least.max(known))).await?;
-        // Effects that were performed may have been lost with the store of the server.
-        reloaded.is_repair_due = true;
+        let at_least = at_least.max(known);
+        let generation = self.bus.transport().generation();
+        let commits = self.read_commits(key, || self.bus.load_from(key, at_least)).await?;
+        let reloaded = self.restore(key, &commits, Some(at_least), generation, true)?;
         self.report_rewound(key, &before.session, &reloaded.session).await?;
         Ok(reloaded)
     }
@@ -353,7 +309,7 @@ impl SessionRunner {
 
     /// The state of a session without a log.
     pub(crate) fn assume_new(&self, key: &SessionKey) -> Result<Loaded, HandleError> {
-        self.restore(key, &[], None, self.bus.transport().generation())
+        self.restore(key, &[], None, self.bus.transport().generation(), false)
     }
 
     /// Reads the state for a client command whose session is not cached.
@@ -364,14 +320,14 @@ impl SessionRunner {
         }
         // It mostly has no log, and only the leader can tell that for sure.
         let commits = self.read_commits(key, || self.bus.load_latest(key)).await?;
-        self.restore(key, &commits, None, generation)
+        self.restore(key, &commits, None, generation, false)
     }
 
     /// Reads the state of a session from the log, which has slot `at_least` as far as the caller knows.
     pub(crate) async fn load(&self, key: &SessionKey, at_least: Option<u64>) -> Result<Loaded, HandleError> {
         let generation = self.bus.transport().generation();
         let commits = self.read_commits(key, || self.bus.load_from(key, at_least.unwrap_or(0))).await?;
-        self.restore(key, &commits, at_least, generation)
+        self.restore(key, &commits, at_least, generation, false)
     }
 
     /// Reads the log of a session. An end that is of another history than what stands before it is removed first: no
@@ -394,24 +350,27 @@ impl SessionRunner {
         Err(HandleError::Busy)
     }
 
-    /// Makes the state of commits that were read over the connection of `generation`.
+    /// Makes the state of commits that were read over the connection of `generation`; `was_known` says whether this
+    /// replica knew a state of the session over an earlier one.
     fn restore(
         &self,
         key: &SessionKey,
         commits: &[(u64, Commit)],
         at_least: Option<u64>,
         generation: u64,
+        was_known: bool,
     ) -> Result<Loaded, HandleError> {
         let session = Session::restore(key.clone(), commits)?;
-        // A session that was quiet may wait for a message that got lost. The same holds if its last commit is older
-        // than the connection: the server may have come back with an older store, which has the whole log but not the
-        // work items that followed. If the log ends before the slot in which a worker got its call, it has lost
-        // commits.
         let now = self.clock.now();
-        let connected = self.connected_since.first_seen(generation, now);
-        let may_miss = |last: Timestamp| now.since(last) > QUIET_MAX || last.since(connected) < CLOCKS_APART;
-        let is_repair_due = commits.last().is_some_and(|(_, commit)| may_miss(commit.meta.time))
-            || at_least.is_some_and(|slot| session.next_slot() <= slot);
+        let evidence = EffectsEvidence {
+            now,
+            last_commit: commits.last().map(|(_, commit)| commit.meta.time),
+            connected: self.connected_since.first_seen(generation, now),
+            was_known,
+            lacks_slot: at_least.is_some_and(|slot| session.next_slot() <= slot),
+            timer: session.timer(),
+        };
+        let is_repair_due = evidence.may_miss_effects();
         Ok(Loaded { session, generation, is_repair_due })
     }
 
@@ -482,11 +441,6 @@ impl SessionRunner {
             data: Json::of(data),
         };
         self.bus.publish_event(key, Topic::Error, &envelope).await
-    }
-
-    /// Whether the session's timer is so late that the server must have lost it.
-    fn is_timer_lost(&self, session: &Session) -> bool {
-        session.timer().is_some_and(|due| self.clock.now().since(due) > TIMER_LATE_MAX)
     }
 
     /// Decides about inputs. Returns `None` if the loop panics.
