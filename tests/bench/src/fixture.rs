@@ -265,7 +265,17 @@ impl Fixture {
 fn service(name: &str, nats: &NatsNodes, replicas: usize, dir: &TempDir) -> anyhow::Result<Command> {
     let mut command = Process::part(&["service", name])?;
     if name == TOGETHER {
-        command.args(["--nats", &nats.url(), "--ws-port", "0", "--grpc-port", "0", "--model", "bench"]);
+        command.args([
+            "--nats",
+            &nats.url(),
+            "--ws-port",
+            "0",
+            "--grpc-port",
+            "0",
+            "--model",
+            "bench",
+            "--no-credentials",
+        ]);
     }
     command.current_dir(dir.path()).env_clear();
     command.env("AILOOP_CONFIG", dir.path()).env("AILOOP__NATS__URL", nats.url());
