@@ -23,7 +23,7 @@ export AILOOP_NATS_SERVER
 # Of long runs that draw at random: a number repeats a run. `make test` has fixed seeds of its own.
 SEED ?= random
 
-.PHONY: help setup run up up-apart test check package advisories deploy-check manifests alerts pods image image-check dist release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench growth soak local-model local-chain third-party mcp clients sdk console console-check console-test console-cost phoenix faulty garbage clean
+.PHONY: help setup run up up-apart test check package advisories deploy-check manifests alerts pods image image-check dist release-notes release-check publish sim conformance fuzz chaos leaders random-faults tool-faults restore upgrade hostile drain bench peers growth soak local-model local-chain third-party mcp clients sdk console console-check console-test console-cost phoenix faulty garbage clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /|/' | awk -F'|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -106,6 +106,10 @@ fuzz: ## Feed what reads foreign bytes with random ones, FUZZ_SECONDS (600) for 
 
 bench: setup ## Measure the loop, next to what as many raw messages cost; about seven minutes
 	@$(CARGO) run --quiet --release --locked --package bench
+
+peers: setup ## ailoop beside Restate, DBOS and LangGraph on the same sessions; about ten minutes; ONLY=ailoop,dbos names some; needs pip and npm
+	@$(CARGO) build --quiet --release --locked --package bench
+	@PYTHONPATH=scripts python3 -m peers --target $(TARGET) $(if $(ONLY),--peers "$(ONLY)")
 
 growth: setup ## What a step costs among 100 000 sessions and in a long one; about twenty minutes
 	@$(CARGO) run --quiet --release --locked --package bench -- growth

@@ -23,7 +23,7 @@ use crate::chaos::fixture::Fixture;
 use crate::chaos::older_store;
 use crate::chaos::oracle::{Evidence, gap, resumed};
 use crate::chaos::proxy::FaultPoint;
-use crate::chaos::recorded_model::RecordedModel;
+use crate::chaos::recorded_model::{LARGE, RecordedModel};
 use crate::chaos::results_file::{ResultsFile, Row, Trial};
 use crate::chaos::step::{Fault, Target};
 use crate::chaos::user::{FaultWindow, User};
@@ -142,7 +142,8 @@ impl LoadedFleet {
     }
 
     async fn try_inject(&mut self, trial: Trial, row: &mut Row) -> anyhow::Result<()> {
-        let session = format!("fault{:06}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let kind = if trial.step.name.starts_with("a large reply") { LARGE } else { "fault" };
+        let session = format!("{kind}{:06}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let reached = self.fixture.traffic.arm(FaultPoint { step: trial.step, session: session.clone() });
         let user = user_of(&self.fixture);
         let mut session_task = JoinSet::new();

@@ -57,7 +57,10 @@ fn position(request: &RecordedRequest) -> (String, usize, usize) {
     (request.last_user().rsplit(' ').next().unwrap_or_default().to_owned(), turn, step)
 }
 
-/// Two steps with calls, a final text, and one text in each later turn that is too large for a request.
+/// The name of a session begins so whose later replies are too large for a request.
+pub(crate) const LARGE: &str = "large";
+
+/// Two steps with calls, a final text, and one text in each later turn.
 fn reply(session: &str, turn: usize, step: usize) -> ScriptedReply {
     let spoken = |text: &str| {
         let words = text.split_inclusive(' ');
@@ -69,6 +72,7 @@ fn reply(session: &str, turn: usize, step: usize) -> ScriptedReply {
         (1, 1) => spoken("I look at it first. ").and_calls(&[call(Effect::Pure), call(Effect::Idempotent)]),
         (1, 2) => spoken("Now I do it. ").and_calls(&[call(Effect::AtMostOnce)]),
         (1, _) => spoken("That is all."),
-        _ => spoken("You are welcome.").and_text(&"Good bye. ".repeat(INLINE_BYTES_MAX / 10)),
+        _ if session.starts_with(LARGE) => spoken("Good bye. ").and_text(&"Good bye. ".repeat(INLINE_BYTES_MAX / 10)),
+        _ => spoken("You are welcome."),
     }
 }

@@ -117,7 +117,7 @@ pub(crate) const STEPS: &[Step] = &[
         "ai_loop.control.send_user_message.default.{s}.",
         1,
     ),
-    // The reply of the second turn is too large for a request.
+    // The reply of the second turn is too large for a request in a session of these steps.
     step("gateway", "a large reply is to be stored", LEAVES, "ai_loop.control.model_finished.default.{s}.", 1),
     step("gateway", "a large reply is stored, unanswered", HAS_LEFT, "ai_loop.control.model_finished.default.{s}.", 1),
     step("orchestrator", "a large reply comes", COMES, "ai_loop.control.model_finished.default.{s}.", 1),
