@@ -149,7 +149,8 @@ impl HeldCall {
         let delivery = Delivery {
             subject,
             seq,
-            delivered,
+            // From 1 in a stream.
+            delivered: delivered.max(1),
             stored_at,
             waited: Duration::ZERO,
             connected_for: Duration::MAX,

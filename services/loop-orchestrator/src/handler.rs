@@ -207,7 +207,9 @@ impl InputHandler {
     /// Rejects a message that cannot be read, so that it becomes a dead letter, and reports it to the session's
     /// viewers. What a newer version sent is left to newer replicas.
     async fn reject_malformed(&self, delivery: &Delivery, why: &str) -> Settle {
-        if let Some(key) = subject::parse_control_key(&delivery.subject) {
+        // What was sent by request is reported once it is stored.
+        let key = subject::parse_control_key(&delivery.subject).filter(|_| !delivery.is_request());
+        if let Some(key) = key {
             let reported = match check_sender(&delivery.payload) {
                 Ok(()) => self.report_malformed(&key, delivery, why).await.map_err(HandleError::from),
                 Err(newer) => Err(newer),

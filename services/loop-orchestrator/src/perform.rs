@@ -3,7 +3,6 @@
 use bus::archive::Staying;
 use bus::work::Publication;
 use bus::{Bus, BusError};
-use contract::Json;
 use contract::command::{CommandAck, Refusal};
 use contract::commit::turn_of;
 use contract::event::{ContinuationProgress, Envelope, Event, InputKind, InputRef, Topic};
@@ -12,6 +11,7 @@ use contract::model::ItemMeta;
 use contract::streams::{Objects, Queue};
 use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
+use contract::{ErrorCode, Json};
 use futures::future::join_all;
 use serde::Serialize;
 use session::{Decision, OutboundCommand, Session, SessionEffect};
@@ -62,20 +62,27 @@ impl SessionRunner {
         inputs: &[DeliveredInput],
         publication: Publication,
     ) -> Result<(Vec<SessionEffect>, Handled), HandleError> {
-        let mut handled = Handled::default();
+        let (mut handled, mut is_poison) = (Handled::default(), false);
         let effects = session.outstanding();
         let outstanding = effects.iter().cloned().map(|effect| (effect, publication)).collect();
         perform_all(&self.bus, key, session, outstanding).await?;
         for input in inputs {
             let Some(slot) = session.handled(&input.reference) else { continue };
             let Some(commit) = self.bus.commit_at(key, slot).await? else { continue };
+            let refusal = find_refusal(&commit.events, &input.reference);
+            is_poison |= refusal.is_some_and(|refusal| refusal.code == ErrorCode::Poison);
             publish_events(&self.bus, key, commit.envelopes(key, slot)).await?;
             self.acknowledge_command(key, input, (slot, commit.last_seq()), None, &commit.events).await?;
             if let Some(ended) = EndedTurn::find(session, &commit.events) {
                 handled.sent_spans |= turn_trace::send_turn(&self.bus, &ended, key, slot).await?;
             }
         }
-        Ok((effects, handled))
+        match is_poison {
+            false => Ok((effects, handled)),
+            // It is not a dead letter yet, or is sent once more. Others must not become one with it.
+            true if inputs.len() > 1 => Err(HandleError::Split),
+            true => Err(HandleError::Poison),
+        }
     }
 
     /// Sends the result of a command to the edge replica that waits for it. The commit that handled it has this slot and

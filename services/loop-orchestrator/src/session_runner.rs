@@ -159,7 +159,7 @@ impl SessionRunner {
                 }
                 let performed = self.perform_outstanding(key, &session, inputs, Publication::Again);
                 let result = scope(session.turn_trace(), performed).await;
-                *is_repair_due = result.is_err();
+                *is_repair_due = !matches!(result, Ok(_) | Err(HandleError::Poison | HandleError::Split));
                 *cached = Some(Loaded { session, generation, is_repair_due: *is_repair_due });
                 return result.map(|(_, handled)| handled);
             }
@@ -511,6 +511,23 @@ mod tests {
     use service::clock::SystemClock;
 
     use super::*;
+
+    #[tokio::test]
+    async fn poison_that_is_in_the_log_is_still_poison_when_it_comes_again() {
+        let config = OrchestratorConfig::default();
+        let runner = SessionRunner::new(MemoryServer::new().bus(), Arc::new(SystemClock), &config);
+        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() };
+        let session = Session::new(key.clone());
+        let poison = DeliveredInput::timer(key.clone(), 1).unwrap();
+        let input = poison.resolve(&runner.bus, &runner.start_reads, &session, runner.idle_times).await.unwrap();
+        let decision = runner.poison_decision(&session, &[input]);
+        let prepared = prepare(session, &decision, config.transcript_part_bytes).unwrap();
+        assert_eq!(runner.commit(&key, &prepared).await.unwrap(), Committed::Ours);
+        let again = runner.handle(&key, &mut None, std::slice::from_ref(&poison)).await;
+        assert!(matches!(again, Err(HandleError::Poison)), "{again:?}");
+        let two = runner.handle(&key, &mut None, &[poison.clone(), poison]).await;
+        assert!(matches!(two, Err(HandleError::Split)), "{two:?}");
+    }
 
     #[tokio::test]
     async fn timer_makes_the_loop_panic_it_is_set_again() {

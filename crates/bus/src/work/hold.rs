@@ -24,6 +24,16 @@ impl ItemId {
         Self { is_request: delivery.is_request(), seq: delivery.seq, stored_at: delivery.stored_at }
     }
 
+    /// Whether it is a result that was sent by request.
+    pub(super) fn is_request(self) -> bool {
+        self.is_request
+    }
+
+    #[cfg(test)]
+    pub(super) fn request(number: u64) -> Self {
+        Self { is_request: true, ..Self::at(number) }
+    }
+
     #[cfg(test)]
     pub(super) fn at(seq: u64) -> Self {
         Self { is_request: false, seq, stored_at: Timestamp::default() }
@@ -123,13 +133,14 @@ impl Held {
             return false;
         }
         // The server has no other item of this sequence any more: an ack for that one would be taken for this one's.
-        self.0.retain(|other, held| {
-            let is_displaced = (other.is_request, other.seq) == (id.is_request, id.seq);
-            if is_displaced {
-                held.hold.displace();
-            }
-            !is_displaced || held.run.is_some()
+        let at = |millis| ItemId { stored_at: Timestamp::from_millis(millis), ..id };
+        let displaced = self.0.range(at(0)..=at(u64::MAX)).map(|(other, held)| {
+            held.hold.displace();
+            held.run.is_none().then_some(*other)
         });
+        for waits in displaced.flatten().collect::<Vec<_>>() {
+            self.0.remove(&waits);
+        }
         let hold = Hold::open(delivery);
         self.0.insert(id, HeldItem { delivery: delivery.clone(), hold, since: Instant::now(), run: None });
         true

@@ -204,8 +204,10 @@ impl Intake {
         // No waiting item may have this place: it would have it already.
         if self.places.admits(&share) {
             self.start(id, share);
-        } else if let Some((id, share)) = self.waiting.push(id, share, delivery.payload.len()) {
-            self.postpone(id, &share).await;
+        } else {
+            for (id, share) in self.waiting.push(id, share, delivery.payload.len()) {
+                self.postpone(id, &share).await;
+            }
         }
     }
 
@@ -247,10 +249,12 @@ impl Intake {
     /// Hands an item back that has no place here.
     async fn postpone(&mut self, id: ItemId, share: &Share) {
         let Some(delivery) = self.held.give(id) else { return };
-        if !delivery.is_request() {
+        let pause = if delivery.is_request() {
+            Duration::ZERO
+        } else {
             telemetry::metric::handed_back(self.queue.durable());
-        }
-        let pause = self.backlog.pause(share, &delivery);
+            self.backlog.pause(share, &delivery)
+        };
         hand_back(&self.bus, &delivery, pause).await;
     }
 

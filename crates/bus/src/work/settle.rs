@@ -111,6 +111,10 @@ async fn settle_once(bus: &Bus, delivery: &Delivery, ack: Ack) -> Result<(), Bus
     if !delivery.is_request() {
         return bus.transport().ack(delivery, ack).await;
     }
+    if !bus.transport().is_connected_as(delivery.generation) {
+        // A server with an older store may lack what was committed.
+        return Err(BusError::Unavailable("the connection over which the result came has ended".to_owned()));
+    }
     let answer = if ack == Ack::Done { ResultAnswer::InLog } else { ResultAnswer::Store };
     bus.transport().reply(&delivery.ack, Vec::new(), encode(&answer)?).await
 }

@@ -1,5 +1,6 @@
 //! Items that wait here for a place: a place that is given back goes to one of them at once.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -47,6 +48,12 @@ struct WaitingItem {
     bytes: usize,
 }
 
+impl Waiting {
+    fn newest(&self) -> Option<ItemId> {
+        self.items.last_key_value().map(|(id, _)| *id)
+    }
+}
+
 impl WaitQueue {
     /// For a worker with so many places; nothing waits where there are few.
     pub(super) fn new(places: usize) -> Self {
@@ -60,24 +67,52 @@ impl WaitQueue {
         self.max.min(SHARES_MAX).max(self.max.saturating_sub(self.ends.len()))
     }
 
-    /// Lets an item wait. Returns the one that has no room: the newest of the share of which most wait. An older one would
-    /// lose its turn to newer ones again and again otherwise, with longer pauses.
-    pub(super) fn push(&mut self, id: ItemId, share: Share, bytes: usize) -> Option<(ItemId, Share)> {
-        let is_one_more = self.shares.len() >= SHARES_MAX && !self.shares.contains_key(&share);
-        if self.max == 0 || is_one_more || self.bytes + bytes > WAITING_BYTES_MAX {
-            return Some((id, share));
+    /// Lets an item wait. Returns those that have no room: the newest ones of the tenant that has most of what is short
+    /// here. An older one would lose its turn to newer ones again and again otherwise, with longer pauses.
+    pub(super) fn push(&mut self, id: ItemId, share: Share, bytes: usize) -> Vec<(ItemId, Share)> {
+        if self.max == 0 {
+            return vec![(id, share)];
         }
+        self.take_out(&share, id);
         let came = Instant::now();
         let item = WaitingItem { came, ends: came + WAIT_MAX, bytes };
         self.ends.insert((item.ends, id), share.clone());
         self.shares.entry(share).or_default().items.insert(id, item);
         self.bytes += bytes;
-        if self.ends.len() <= self.max {
-            return None;
+        let mut refused = Vec::new();
+        while let Some((id, share)) = self.surplus() {
+            self.take_out(&share, id);
+            refused.push((id, share));
         }
-        let most = self.shares.iter().max_by_key(|(_, waiting)| waiting.items.len())?;
-        let (share, newest) = (most.0.clone(), *most.1.items.last_key_value()?.0);
-        self.take_out(&share, newest).then_some((newest, share))
+        refused
+    }
+
+    /// The item that has to go, if there are too many shares, items or bytes: of the tenant that has most of these. If
+    /// there are too many shares, its smallest one goes, else an item of its largest.
+    fn surplus(&self) -> Option<(ItemId, Share)> {
+        let weigh: fn(&Waiting) -> usize = if self.shares.len() > SHARES_MAX {
+            |_| 1
+        } else if self.ends.len() > self.max {
+            |waiting| waiting.items.len()
+        } else if self.bytes > WAITING_BYTES_MAX {
+            |waiting| waiting.items.values().map(|item| item.bytes).sum()
+        } else {
+            return None;
+        };
+        let mut tenants: BTreeMap<&str, (usize, Option<ItemId>)> = BTreeMap::new();
+        for (share, waiting) in &self.shares {
+            let (weight, newest) = tenants.entry(&share.tenant).or_default();
+            *weight += weigh(waiting);
+            *newest = (*newest).max(waiting.newest());
+        }
+        let (tenant, _) = tenants.into_iter().max_by_key(|(_, weight)| *weight)?;
+        let of_tenant = self.shares.iter().filter(|(share, _)| share.tenant == tenant);
+        let (share, waiting) = if self.shares.len() > SHARES_MAX {
+            of_tenant.min_by_key(|(_, waiting)| (waiting.items.len(), Reverse(waiting.newest())))?
+        } else {
+            of_tenant.max_by_key(|(_, waiting)| (weigh(waiting), waiting.newest()))?
+        };
+        Some((waiting.newest()?, share.clone()))
     }
 
     /// Takes out the item that may have a place and whose tenant, then share, holds the fewest; the oldest of those.
@@ -97,23 +132,28 @@ impl WaitQueue {
         self.ends.first_key_value().map(|((ends, _), _)| *ends)
     }
 
-    /// Takes out one that has waited for long enough.
+    /// Takes out one that has waited for long enough. Whoever sent a result by request stores it soon.
     pub(super) fn pop_ended(&mut self) -> Option<(ItemId, Share)> {
         let now = Instant::now();
         while let Some(((ends, id), share)) = self.ends.first_key_value().map(|(at, share)| (*at, share.clone())) {
             if ends > now {
                 return None;
             }
-            let waiting = self.shares.get_mut(&share)?;
-            let moved_at = waiting.moved_at;
-            let item = waiting.items.get_mut(&id)?;
-            let longest = item.came + WAIT_LONGEST;
-            if ends >= longest || moved_at.is_none_or(|moved| moved < item.came) {
+            let Some((item, moved_at)) = self.shares.get_mut(&share).and_then(|waiting| {
+                let moved_at = waiting.moved_at;
+                waiting.items.get_mut(&id).map(|item| (item, moved_at))
+            }) else {
+                self.ends.remove(&(ends, id));
+                continue;
+            };
+            let longest = item.came + if id.is_request() { WAIT_MAX } else { WAIT_LONGEST };
+            let next = longest.min(moved_at.map_or(item.came, |moved| moved.max(item.came)) + WAIT_MAX);
+            if next <= now {
                 return self.take_out(&share, id).then_some((id, share));
             }
-            item.ends = longest;
+            item.ends = next;
             self.ends.remove(&(ends, id));
-            self.ends.insert((longest, id), share);
+            self.ends.insert((next, id), share);
         }
         None
     }
@@ -151,7 +191,11 @@ mod tests {
     use super::*;
 
     fn share(resource: &str) -> Share {
-        Share { tenant: "a".to_owned(), resource: resource.to_owned() }
+        of_tenant("a", resource)
+    }
+
+    fn of_tenant(tenant: &str, resource: &str) -> Share {
+        Share { tenant: tenant.to_owned(), resource: resource.to_owned() }
     }
 
     #[tokio::test(start_paused = true)]
@@ -159,32 +203,65 @@ mod tests {
         let places = Places::new(Queue::Model, 5);
         let mut waiting = WaitQueue::new(5);
         for seq in 101..=180 {
-            assert_eq!(waiting.push(ItemId::at(seq), share("x"), 1), None);
+            assert_eq!(waiting.push(ItemId::at(seq), share("x"), 1), []);
         }
-        assert_eq!(waiting.push(ItemId::at(181), share("x"), 1), Some((ItemId::at(181), share("x"))));
-        assert_eq!(waiting.push(ItemId::at(7), share("x"), 1), Some((ItemId::at(180), share("x"))));
-        assert_eq!(waiting.push(ItemId::at(200), share("y"), 1), Some((ItemId::at(179), share("x"))));
+        assert_eq!(waiting.push(ItemId::at(181), share("x"), 1), [(ItemId::at(181), share("x"))]);
+        assert_eq!(waiting.push(ItemId::at(7), share("x"), 1), [(ItemId::at(180), share("x"))]);
+        assert_eq!(waiting.push(ItemId::at(200), share("y"), 1), [(ItemId::at(179), share("x"))]);
         for seq in [7, 101, 102] {
             assert_eq!(waiting.next(&places).map(|(id, _)| id), Some(ItemId::at(seq)));
         }
         assert!(waiting.room() > 0, "also of another share");
-        assert_eq!(waiting.push(ItemId::at(8), share("x"), WAITING_BYTES_MAX), Some((ItemId::at(8), share("x"))));
+        assert_eq!(waiting.push(ItemId::at(8), share("z"), WAITING_BYTES_MAX), [(ItemId::at(8), share("z"))]);
+        assert_eq!(waiting.push(ItemId::at(103), share("x"), 1), [], "it is there already");
+        assert_eq!((waiting.ends.len(), waiting.bytes), (77, 77));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn full_queue_loses_items_of_the_tenant_that_has_most() {
+        let mut waiting = WaitQueue::new(5);
+        for seq in 1..=40 {
+            waiting.push(ItemId::at(seq), of_tenant("flood", &format!("s{seq}")), 1);
+            waiting.push(ItemId::at(100 + seq), of_tenant("flood", "large"), 1);
+        }
+        // Its share is the largest one, but its tenant has fewer.
+        for seq in 200..=230 {
+            let refused = waiting.push(ItemId::at(seq), of_tenant("other", "one"), 1);
+            assert!(refused.iter().all(|(_, share)| share.tenant == "flood"), "{refused:?}");
+        }
+        assert_eq!(waiting.ends.len(), 80);
+        let mut waiting = WaitQueue::new(64);
+        for seq in 1..=64 {
+            assert_eq!(waiting.push(ItemId::at(seq), of_tenant("flood", &format!("s{seq}")), 1), []);
+        }
+        let refused = waiting.push(ItemId::at(65), of_tenant("other", "one"), 1);
+        assert_eq!(refused, [(ItemId::at(64), of_tenant("flood", "s64"))]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn item_waits_longer_while_its_share_moves() {
         let places = Places::new(Queue::Model, 64);
         let mut waiting = WaitQueue::new(64);
-        for (seq, resource) in [(1, "moves"), (2, "moves"), (3, "hangs")] {
+        for (seq, resource) in [(1, "moves"), (2, "moves"), (3, "moves"), (4, "hangs")] {
             waiting.push(ItemId::at(seq), share(resource), 1);
         }
+        waiting.push(ItemId::request(1), share("moves"), 1);
         tokio::time::advance(WAIT_MAX / 2).await;
         assert_eq!(waiting.next(&places), Some((ItemId::at(1), share("moves"))));
-        tokio::time::advance(WAIT_MAX).await;
-        assert_eq!(waiting.pop_ended(), Some((ItemId::at(3), share("hangs"))));
+        tokio::time::advance(WAIT_MAX / 2).await;
+        assert_eq!(waiting.pop_ended(), Some((ItemId::at(4), share("hangs"))));
+        assert_eq!(waiting.pop_ended(), Some((ItemId::request(1), share("moves"))), "its sender waits no longer");
         assert_eq!(waiting.pop_ended(), None);
+        for _ in 0..4 {
+            waiting.shares.get_mut(&share("moves")).unwrap().moved_at = Some(Instant::now());
+            tokio::time::advance(WAIT_MAX / 2).await;
+            assert_eq!(waiting.pop_ended(), None);
+        }
+        tokio::time::advance(WAIT_MAX / 2).await;
+        assert_eq!(waiting.pop_ended(), Some((ItemId::at(2), share("moves"))), "its share has not moved any more");
+        waiting.shares.get_mut(&share("moves")).unwrap().moved_at = Some(Instant::now() + WAIT_LONGEST);
         tokio::time::advance(WAIT_LONGEST).await;
-        assert_eq!(waiting.pop_ended(), Some((ItemId::at(2), share("moves"))));
+        assert_eq!(waiting.pop_ended(), Some((ItemId::at(3), share("moves"))));
         assert_eq!((waiting.ends_at(), waiting.bytes), (None, 0));
     }
 }
