@@ -162,7 +162,7 @@ async fn steering_message_is_read_at_the_next_step() -> anyhow::Result<()> {
             .and_calls(&[("continuation", json!({"status": "TERMINATE"}))]),
         ScriptedReply::text("as you like"),
     ];
-    let requests = sent_meanwhile("steer", replies, Some(&gate), 1).await?;
+    let requests = Box::pin(sent_meanwhile("steer", replies, Some(&gate), 1)).await?;
     assert_eq!(requests.len(), 2, "the reply in flight did not end the turn");
     let first = [message("user", "first")];
     assert_eq!(requests[0], first);
@@ -177,7 +177,7 @@ async fn queued_message_begins_the_next_turn() -> anyhow::Result<()> {
     let gate = Gate::new();
     let replies =
         vec![ScriptedReply::text("half ").and_gate(&gate).and_text("whole"), ScriptedReply::text("and the second")];
-    let requests = sent_meanwhile("queue", replies, Some(&gate), 2).await?;
+    let requests = Box::pin(sent_meanwhile("queue", replies, Some(&gate), 2)).await?;
     assert_eq!(requests.len(), 2);
     assert_eq!(requests[1], [message("user", "first"), message("assistant", "half whole"), message("user", "second")]);
     Ok(())
@@ -188,7 +188,7 @@ async fn interrupt_cancels_the_call_and_keeps_its_text() -> anyhow::Result<()> {
     // The gate of the first reply is never opened: the turn goes on only because the call was dropped.
     let gate = Gate::new();
     let replies = vec![ScriptedReply::text("half ").and_gate(&gate).and_text("whole"), ScriptedReply::text("at once")];
-    let requests = sent_meanwhile("interrupt", replies, None, 1).await?;
+    let requests = Box::pin(sent_meanwhile("interrupt", replies, None, 1)).await?;
     assert_eq!(requests.len(), 2);
     let second = &requests[1];
     assert_eq!(second.first().unwrap(), &message("user", "first"));
