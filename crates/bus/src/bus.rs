@@ -17,7 +17,7 @@ use crate::{BusError, DriftPolicy, NatsConfig, Transport};
 pub struct Bus {
     transport: Arc<dyn Transport>,
     /// Where the results of the calls are sent that it publishes; none where nobody serves that.
-    pub(crate) address: Option<CommandId>,
+    pub(crate) address: Option<Arc<CommandId>>,
     pub(crate) seq_cache: Arc<SeqCache>,
     pub(crate) set_timers: Arc<Written<SetTimer>>,
     pub(crate) written_lines: Arc<Written<WrittenLine>>,
@@ -72,7 +72,7 @@ impl Bus {
     /// worker of inputs that is started with it takes them. No other process may have the address.
     #[must_use]
     pub fn with_address(self, address: CommandId) -> Self {
-        Self { address: Some(address), ..self }
+        Self { address: Some(Arc::new(address)), ..self }
     }
 
     /// The transport itself, for operations that [`Bus`] does not have.

@@ -48,6 +48,15 @@ pub enum Verb {
     ModelFailed,
 }
 
+/// Who sends an input, and when.
+enum Sender {
+    Client,
+    /// The worker of a call that goes on.
+    WorkerMeanwhile,
+    /// The worker of a call, with its result.
+    WorkerAtTheEnd,
+}
+
 impl Verb {
     /// Every verb, in the order of the enum.
     pub const ALL: &'static [Self] = &[
@@ -94,24 +103,15 @@ impl Verb {
 
     /// Whether it ends a call, so that its worker may send it by request.
     pub const fn is_result(self) -> bool {
-        match self {
-            Self::ProvideToolResult | Self::ModelFinished | Self::ModelFailed => true,
-            Self::Start
-            | Self::SendUserMessage
-            | Self::Pause
-            | Self::Resume
-            | Self::Stop
-            | Self::CancelTurn
-            | Self::Answer
-            | Self::ClearHistory
-            | Self::Configure
-            | Self::AnswerToolCall
-            | Self::ExtendToolCall => false,
-        }
+        matches!(self.sender(), Sender::WorkerAtTheEnd)
     }
 
     /// Whether clients send it; the others come from workers, in any order.
     pub const fn is_client(self) -> bool {
+        matches!(self.sender(), Sender::Client)
+    }
+
+    const fn sender(self) -> Sender {
         match self {
             Self::Start
             | Self::SendUserMessage
@@ -122,8 +122,9 @@ impl Verb {
             | Self::Answer
             | Self::ClearHistory
             | Self::Configure
-            | Self::AnswerToolCall => true,
-            Self::ProvideToolResult | Self::ExtendToolCall | Self::ModelFinished | Self::ModelFailed => false,
+            | Self::AnswerToolCall => Sender::Client,
+            Self::ExtendToolCall => Sender::WorkerMeanwhile,
+            Self::ProvideToolResult | Self::ModelFinished | Self::ModelFailed => Sender::WorkerAtTheEnd,
         }
     }
 }
