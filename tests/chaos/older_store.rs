@@ -1,8 +1,9 @@
-//! The server is restored with an older store, in the middle of a session.
+//! An older store comes back, in the middle of a session.
 //!
-//! Copies of the store are taken while the session runs. At the step the server is killed, its store is replaced by one
-//! of the copies, and it starts again. What was stored after the copy is lost. A session goes on or reports what it
-//! lost; `ailoop_tests::restored` has the rules.
+//! Copies are taken while the session runs. Of one server, the store is copied: at the step the server is killed, its
+//! store is replaced by one of the copies, and it starts again. Of three servers, one stream is copied: at the step it is
+//! deleted and made anew from one of the copies, and every connection stays. What was stored after the copy is lost. A
+//! session goes on or reports what it lost; `ailoop_tests::restored` has the rules.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -11,9 +12,11 @@ use std::time::{Duration, SystemTime};
 use ailoop_tests::commands::Sessions;
 use ailoop_tests::fleet::key;
 use ailoop_tests::judge;
-use ailoop_tests::nats::NatsServer;
 use ailoop_tests::restored::{self, Restore};
 use anyhow::{Context, ensure};
+use bus::NatsConfig;
+use bus::nats::{NatsTransport, StreamDescription};
+use bytes::Bytes;
 use futures::future::join_all;
 use simulation::rng::Rng;
 use tempfile::TempDir;
@@ -21,59 +24,102 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use crate::chaos::fixture::Servers;
 use crate::chaos::fleet::LoadedFleet;
 use crate::chaos::oracle::resumed;
-use crate::chaos::proxy::FaultReached;
+use crate::chaos::proxy::{FaultReached, Mode};
 use crate::chaos::results_file::Row;
 use crate::chaos::step::Step;
 
-/// Time between two copies of the store.
+/// Time between two copies.
 const COPY_EVERY: Duration = Duration::from_millis(150);
+/// The streams of which one comes back older than the others.
+const STREAMS: [&str; 6] =
+    ["AI_LOOP_CONTROL", "AI_LOOP_LOG", "AI_LOOP_TIMER", "AI_LOOP_MODEL", "AI_LOOP_TOOL", "KV_ai_loop_claims"];
 
-/// Copies of the store of a running server, oldest first, each with its start time.
+/// What is copied.
+enum Source {
+    /// The store of the only server.
+    Server(TempDir),
+    /// One stream of a cluster.
+    Stream(&'static str, Box<NatsTransport>),
+}
+
+/// A copy.
+#[derive(Debug, Clone)]
+enum Copied {
+    Store(PathBuf),
+    Stream(StreamDescription, Vec<Bytes>),
+}
+
+/// Copies of a running server or of a stream, oldest first, each with its start time.
 struct Copies {
-    dir: TempDir,
-    begun: Vec<SystemTime>,
+    source: Source,
+    taken: Vec<(SystemTime, Copied)>,
 }
 
 impl Copies {
-    fn new() -> anyhow::Result<Self> {
-        Ok(Self { dir: TempDir::with_prefix("ailoop-copies-")?, begun: Vec::new() })
+    async fn new(servers: &Servers, rng: &mut Rng) -> anyhow::Result<Self> {
+        let source = if servers.one().is_ok() {
+            Source::Server(TempDir::with_prefix("ailoop-copies-")?)
+        } else {
+            let config = NatsConfig { url: servers.urls().join(","), ..NatsConfig::default() };
+            Source::Stream(*rng.pick(&STREAMS), Box::new(NatsTransport::connect(&config).await?))
+        };
+        Ok(Self { source, taken: Vec::new() })
     }
 
-    fn path(&self, index: usize) -> PathBuf {
-        self.dir.path().join(index.to_string())
-    }
-
-    fn take(&mut self, server: &NatsServer) -> anyhow::Result<()> {
+    async fn take(&mut self, servers: &Servers) -> anyhow::Result<()> {
         let begun = SystemTime::now();
-        server.copy_store(&self.path(self.begun.len()))?;
-        self.begun.push(begun);
+        let copied = match &self.source {
+            Source::Server(dir) => {
+                let path = dir.path().join(self.taken.len().to_string());
+                servers.one()?.copy_store(&path)?;
+                Copied::Store(path)
+            }
+            Source::Stream(name, nats) => {
+                let (description, mut reader) = nats.snapshot(name, true).await?;
+                let mut chunks = Vec::new();
+                while let Some(chunk) = reader.next().await? {
+                    chunks.push(chunk);
+                }
+                Copied::Stream(description, chunks)
+            }
+        };
+        self.taken.push((begun, copied));
         Ok(())
-    }
-
-    /// A random copy, with its start time.
-    fn pick(&self, rng: &mut Rng) -> anyhow::Result<(PathBuf, SystemTime)> {
-        ensure!(!self.begun.is_empty(), "no copy was taken");
-        let index = rng.index(self.begun.len() as u64);
-        Ok((self.path(index), self.begun[index]))
     }
 
     /// Takes a copy every [`COPY_EVERY`] until the step is reached.
     async fn take_until(
         &mut self,
-        server: &NatsServer,
+        servers: &Servers,
         mut reached: oneshot::Receiver<FaultReached>,
         deadline: Instant,
     ) -> anyhow::Result<FaultReached> {
         loop {
             tokio::select! {
                 reached = &mut reached => return reached.context("the step was not reached"),
-                () = sleep(COPY_EVERY) => self.take(server)?,
+                () = sleep(COPY_EVERY) => self.take(servers).await?,
             }
             ensure!(Instant::now() < deadline, "the step was not reached");
         }
     }
+}
+
+/// Replaces a stream by a copy of it, while every connection stays.
+async fn replace_stream(
+    nats: &NatsTransport,
+    name: &str,
+    copy: &StreamDescription,
+    chunks: Vec<Bytes>,
+) -> anyhow::Result<()> {
+    nats.delete_stream(name).await?;
+    let mut writer = nats.restore(name, &copy.config, &copy.state).await?;
+    for chunk in chunks {
+        writer.write(chunk).await?;
+    }
+    Ok(writer.finish().await?)
 }
 
 /// Restores an older store at a step of a session, and checks all sessions. The fleet cannot be used afterwards.
@@ -86,16 +132,28 @@ pub(crate) async fn inject(
     deadline: Instant,
     row: &mut Row,
 ) -> anyhow::Result<()> {
-    let mut taken = Copies::new()?;
-    taken.take(fleet.fixture.servers.one()?)?;
-    let reached = taken.take_until(fleet.fixture.servers.one()?, reached, deadline).await?;
-    let mut rng = Rng::new(reached.at.duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos().into());
-    let (copy, copied) = taken.pick(&mut rng)?;
+    let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos();
+    let mut rng = Rng::new(seed.into());
+    let mut copies = Copies::new(&fleet.fixture.servers, &mut rng).await?;
+    copies.take(&fleet.fixture.servers).await?;
+    let reached = copies.take_until(&fleet.fixture.servers, reached, deadline).await?;
+    let (copied, copy) = copies.taken[rng.index(copies.taken.len() as u64)].clone();
 
     // The users end here: they would wait for commands that are lost.
     session_task.shutdown().await;
     let others = fleet.abort_others().await;
-    fleet.fixture.put_store_back(&copy, step.service, reached.number).await?;
+    let (mut lost, mut what) = ((true, true), "the store".to_owned());
+    match (copy, &copies.source) {
+        (Copied::Store(copy), _) => fleet.fixture.put_store_back(&copy, step.service, reached.number).await?,
+        (Copied::Stream(copy, chunks), Source::Stream(name, nats)) => {
+            replace_stream(nats, name, &copy, chunks).await?;
+            fleet.fixture.proxy(step.service, reached.number)?.set(Mode::Open);
+            let loses_log = matches!(*name, "AI_LOOP_LOG" | "AI_LOOP_CONTROL");
+            lost = (loses_log, matches!(*name, "AI_LOOP_LOG" | "KV_ai_loop_claims"));
+            what = format!("{name} alone");
+        }
+        (Copied::Stream(..), Source::Server(_)) => anyhow::bail!("a stream was copied of a server"),
+    }
     let restored = SystemTime::now();
 
     let starts = fleet.fixture.starts.all();
@@ -107,11 +165,14 @@ pub(crate) async fn inject(
         .filter(|(_, accepted)| accepted.is_none_or(|accepted| accepted >= copied))
         .map(|(name, _)| name.clone())
         .collect();
-    let restore = Restore { loses_log: true, loses_claims: true, begun_after_copy, copied, restored };
+    let (loses_log, loses_claims) = lost;
+    let restore = Restore { loses_log, loses_claims, begun_after_copy, copied, restored };
 
     let sessions = Sessions::new(fleet.fixture.edges.get(0), fleet.fixture.bus.clone());
     let new = format!("new-{session}");
-    let mut sent = join_all(all.iter().map(|name| sessions.send(name, "after", "work"))).await;
+    // A start that no edge has accepted may never come.
+    let begun = all.iter().filter(|name| loses_log || starts[**name].is_some());
+    let mut sent = join_all(begun.map(|name| sessions.send(name, "after", "work"))).await;
     sent.push(sessions.start(&new, "work").await);
     all.push(&new);
     let bus = &fleet.fixture.bus;
@@ -119,7 +180,7 @@ pub(crate) async fn inject(
     let age = restored.duration_since(copied).unwrap_or_default();
     ensure!(
         verdict.findings.is_empty(),
-        "after a restore of a copy that is {age:?} old: {}",
+        "after a restore of a copy of {what} that is {age:?} old: {}",
         verdict.findings.join("; ")
     );
     judge::requests(&fleet.model.server.requests())?;

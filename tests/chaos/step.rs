@@ -146,7 +146,8 @@ pub(crate) enum Fault {
     Silence,
     /// Each message is delayed.
     Slow,
-    /// SIGKILL, and a new process with an older copy of the store.
+    /// SIGKILL, and a new process with an older copy of the store; of three servers, an older copy of one stream, while
+    /// every connection stays.
     OlderStore,
 }
 
@@ -173,13 +174,6 @@ pub(crate) const FAULTS: &[(Target, Fault)] = &[
     (Target::Server, Fault::Cut),
     (Target::Server, Fault::OlderStore),
 ];
-
-impl Fault {
-    /// Whether the fault makes sense with `nodes` servers: of three servers, two still have what the third one lost.
-    pub(crate) fn fits(self, nodes: usize) -> bool {
-        self != Self::OlderStore || nodes == 1
-    }
-}
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
