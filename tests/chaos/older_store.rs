@@ -64,7 +64,7 @@ impl Copies {
             Source::Server(TempDir::with_prefix("ailoop-copies-")?)
         } else {
             let config = NatsConfig { url: servers.urls().join(","), ..NatsConfig::default() };
-            Source::Stream(*rng.pick(&STREAMS), Box::new(NatsTransport::connect(&config).await?))
+            Source::Stream(STREAMS[rng.index(STREAMS.len() as u64)], Box::new(NatsTransport::connect(&config).await?))
         };
         Ok(Self { source, taken: Vec::new() })
     }
@@ -134,16 +134,16 @@ pub(crate) async fn inject(
 ) -> anyhow::Result<()> {
     let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos();
     let mut rng = Rng::new(seed.into());
-    let mut copies = Copies::new(&fleet.fixture.servers, &mut rng).await?;
-    copies.take(&fleet.fixture.servers).await?;
-    let reached = copies.take_until(&fleet.fixture.servers, reached, deadline).await?;
-    let (copied, copy) = copies.taken[rng.index(copies.taken.len() as u64)].clone();
+    let mut snapshots = Copies::new(&fleet.fixture.servers, &mut rng).await?;
+    snapshots.take(&fleet.fixture.servers).await?;
+    let reached = snapshots.take_until(&fleet.fixture.servers, reached, deadline).await?;
+    let (copied, copy) = snapshots.taken[rng.index(snapshots.taken.len() as u64)].clone();
 
     // The users end here: they would wait for commands that are lost.
     session_task.shutdown().await;
     let others = fleet.abort_others().await;
     let (mut lost, mut what) = ((true, true), "the store".to_owned());
-    match (copy, &copies.source) {
+    match (copy, &snapshots.source) {
         (Copied::Store(copy), _) => fleet.fixture.put_store_back(&copy, step.service, reached.number).await?,
         (Copied::Stream(copy, chunks), Source::Stream(name, nats)) => {
             replace_stream(nats, name, &copy, chunks).await?;

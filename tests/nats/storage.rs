@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 use async_nats::Client;
 use bus::transport::{Ack, Appended};
 use bus::work::Publication;
-use bus::{Bus, BusError, Claim, Committed, Inbox, Read};
+use bus::{Bus, BusError, Claim, Committed, Inbox, Read, StreamRewind};
 use bytes::Bytes;
 use contract::command::Verb;
 use contract::ids::{CallAttempt, CallId, ToolName};
@@ -422,6 +422,33 @@ async fn item_acknowledged_in_an_older_store_is_delivered_after_a_reset() -> any
     bus.reset_queues(None, "a").await?;
     let delivery = pull_one(&bus, Queue::Tool).await?;
     ensure!(delivery.may_have_been_held(), "the worker must check whether the item is done");
+    Ok(())
+}
+
+/// Behind a connection that stays: a look at the end of the stream would come too late.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stream_made_anew_and_grown_past_its_old_end_is_found() -> anyhow::Result<()> {
+    let server = NatsServer::start().await?;
+    let bus = server.ready().await?;
+    let send = async |name: &str| {
+        bus.send_control(&key("s")?, Verb::Pause, &id(name)?, "{}".into()).await.map_err(anyhow::Error::from)
+    };
+    for name in ["a", "b", "b"] {
+        send(name).await?;
+    }
+    ensure!(!bus.transport().may_be_rewound() && bus.transport().rewound().await?.is_empty(), "b came twice");
+
+    let (js, stream) = (async_nats::jetstream::new(async_nats::connect(server.url()).await?), Stream::Control.name());
+    let config = js.get_stream(stream).await?.info().await?.config.clone();
+    js.delete_stream(stream).await?;
+    js.create_stream(config).await?;
+    for name in ["c", "d", "e"] {
+        send(name).await?;
+    }
+    ensure!(bus.transport().may_be_rewound(), "c got the sequence of a");
+    let found = bus.transport().rewound().await?;
+    ensure!(matches!(found[..], [StreamRewind { stream: Stream::Control, last: 3, .. }]), "{found:?}");
+    ensure!(!bus.transport().may_be_rewound() && bus.transport().rewound().await?.is_empty(), "it is reported once");
     Ok(())
 }
 

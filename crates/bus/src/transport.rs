@@ -245,7 +245,7 @@ pub enum DriftPolicy {
     Repair,
 }
 
-/// A stream that ends before where this process saw it end: it was put back to an older state, or made anew.
+/// A stream that went back: it was put back to an older state, or made anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamRewind {
     /// The stream that lost messages.
@@ -446,9 +446,15 @@ pub trait Transport: Send + Sync + 'static {
         self.generation() == generation
     }
 
-    /// The streams that end before where this process saw them end; each is reported once. Ask after a change of
-    /// [`Transport::generation`].
+    /// The streams that went back to an older state; each is reported once. Ask after a change of
+    /// [`Transport::generation`], and when [`Transport::may_be_rewound`].
     async fn rewound(&self) -> Result<Vec<StreamRewind>, BusError>;
+
+    /// Whether a message got a sequence that was given out before: its stream went back, also where it has grown past
+    /// its old end since.
+    fn may_be_rewound(&self) -> bool {
+        false
+    }
 
     /// The time of the server's clock.
     async fn server_time(&self) -> Result<Timestamp, BusError>;

@@ -583,10 +583,6 @@ pub struct CommandAck {
     pub slot: u64,
     /// The session's last `seq` after that commit.
     pub seq: u64,
-    /// The sequence of the message in the control stream for which that commit has just been made. None if the log had
-    /// the commit before, or if an older version answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message_seq: Option<u64>,
     /// The turn that began with the message of the command; none when it waits for its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u32>,

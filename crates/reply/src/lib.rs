@@ -5,7 +5,6 @@
 //! later. Both use [`Splitter`], so that the streamed text equals the committed text, however the reply was split into
 //! chunks.
 
-mod cache;
 mod calls;
 mod envelope;
 mod evidence;

@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use contract::settings::ContinuationSettings;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 
-use crate::cache::ByteCache;
 use crate::pattern::Pattern;
 use crate::pattern_error::PatternError;
 use crate::prefilter::{MatchScope, Prefilter};
@@ -20,13 +21,26 @@ pub const PATTERN_TEXTS_BYTES_MAX: usize = 16 << 10;
 pub const COMPILED_LISTS_BYTES_MAX: usize = 2 << 20;
 /// Bytes of the compiled lists that a process keeps for the sessions to come.
 pub const CACHE_BYTES_MAX: usize = 16 << 20;
+/// Lists for which that cache makes room at first.
+const LISTS_EXPECTED: usize = 16;
 
 /// Both lists of texts.
 type Lists = (Vec<String>, Vec<String>);
 
 /// Agents are few and sessions many, so sessions share what their lists compile to. No session holds it: lists that are
 /// used no more go first.
-static SHARED: LazyLock<ByteCache<Lists, Patterns>> = LazyLock::new(|| ByteCache::new(CACHE_BYTES_MAX));
+static SHARED: LazyLock<Cache<Lists, Arc<Patterns>, CompiledBytes>> =
+    LazyLock::new(|| Cache::with_weighter(LISTS_EXPECTED, CACHE_BYTES_MAX as u64, CompiledBytes));
+
+#[derive(Debug, Clone)]
+struct CompiledBytes;
+
+impl Weighter<Lists, Arc<Patterns>> for CompiledBytes {
+    fn weight(&self, (continuation, termination): &Lists, patterns: &Arc<Patterns>) -> u64 {
+        let texts = continuation.iter().chain(termination).map(|text| text.capacity() + size_of::<String>());
+        (patterns.bytes() + texts.sum::<usize>()) as u64
+    }
+}
 
 /// A pattern that matched, and what it stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,9 +71,7 @@ impl Patterns {
             return Ok(known);
         }
         let patterns = Arc::new(Self::of(&lists.0, &lists.1)?);
-        let texts = lists.0.iter().chain(&lists.1).map(|text| text.capacity() + size_of::<String>());
-        let bytes = patterns.bytes() + texts.sum::<usize>();
-        SHARED.insert(lists, patterns.clone(), bytes);
+        SHARED.insert(lists, patterns.clone());
         Ok(patterns)
     }
 
@@ -96,7 +108,7 @@ impl Patterns {
 
     /// Bytes of all compiled lists that this process keeps.
     pub fn cached_bytes() -> usize {
-        SHARED.bytes()
+        usize::try_from(SHARED.weight()).unwrap_or(usize::MAX)
     }
 
     /// Whether one pattern can be used.

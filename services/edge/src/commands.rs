@@ -13,7 +13,7 @@ use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use contract::event::{Event, InputKind, InputRef};
 use contract::limits::WAITING_COMMANDS_MAX;
 use contract::subject::{self, SessionKey};
-use contract::{CommandId, ErrorCode, SessionId};
+use contract::{CommandId, ErrorCode, Json, SessionId};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -445,12 +445,13 @@ impl CommitWait {
 
 /// Asks the composer whether it knows the names of a start; returns the agent.
 pub(crate) async fn check_names(cell: &Cell, check: &ComposeRequest) -> Result<String, ApiError> {
-    let names = &cell.accepted_names;
-    if let Some(agent) = names.get(check) {
+    let (text, at) = (Json::of(check).get().to_owned(), Instant::now());
+    if let Some(agent) = cell.accepted_names.get(&text) {
         return Ok(agent);
     }
     let agent = compose(&cell.bus, check).await?.agent.id.to_string();
-    names.put(check, &agent);
+    let bytes = text.len() + agent.len();
+    cell.accepted_names.put(text, agent.clone(), bytes, at);
     Ok(agent)
 }
 

@@ -1,7 +1,6 @@
 //! The edge serves the client API over HTTP, WebSocket JSON-RPC and gRPC, with the same code for all of them.
 
 mod a2a;
-mod accepted_names;
 mod access;
 mod admission;
 mod ag_ui;

@@ -1,39 +1,35 @@
 //! Counts the failures of each input at this replica. The server's count of deliveries is not enough: an input that
 //! waited for the bus, or for its session, was delivered often and never failed.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use quick_cache::sync::Cache;
 
 /// Failures of an input at this replica before it is rejected, if it was also delivered too often.
 const FAILURES_MIN: u32 = 10;
-/// Inputs in the map. At this number the map is cleared, so that inputs are retried for a little longer.
+/// Inputs that are counted. One that is forgotten is retried for a little longer.
 const INPUTS_MAX: usize = 1_024;
 
 /// Failures by the subject of the input.
-#[derive(Debug, Default)]
-pub(crate) struct FailureCounts(Mutex<HashMap<String, u32>>);
+#[derive(Debug)]
+pub(crate) struct FailureCounts(Cache<String, u32>);
+
+impl Default for FailureCounts {
+    fn default() -> Self {
+        Self(Cache::new(INPUTS_MAX))
+    }
+}
 
 impl FailureCounts {
-    /// Counts a failure. Returns whether the input failed here often enough to be rejected.
+    /// Counts a failure. Returns whether the input failed here often enough to be rejected. Each input is handled by one
+    /// task at a time.
     pub(crate) fn count(&self, input: &str) -> bool {
-        self.with(|failures| {
-            if failures.len() >= INPUTS_MAX && !failures.contains_key(input) {
-                failures.clear();
-            }
-            let count = failures.entry(input.to_owned()).or_default();
-            *count = count.saturating_add(1);
-            *count >= FAILURES_MIN
-        })
+        let count = self.0.get(input).unwrap_or_default().saturating_add(1);
+        self.0.insert(input.to_owned(), count);
+        count >= FAILURES_MIN
     }
 
     /// Removes an input that was handled.
     pub(crate) fn forget(&self, input: &str) {
-        self.with(|failures| failures.remove(input));
-    }
-
-    // A plain lock: it is held for one access to the map.
-    fn with<T>(&self, access: impl FnOnce(&mut HashMap<String, u32>) -> T) -> T {
-        access(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        self.0.remove(input);
     }
 }
 

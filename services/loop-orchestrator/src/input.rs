@@ -35,8 +35,6 @@ pub(crate) struct DeliveredInput {
     pub(crate) position: Option<StreamPosition>,
     /// Set where its commit may claim that the commands before it are handled.
     claim: Option<MarkClaim>,
-    /// Sequence in the control stream, of any input but a timer.
-    pub(crate) message_seq: Option<u64>,
     /// The latest slot that the sender knew. The state is loaded at least up to it.
     pub(crate) known_slot: Option<u64>,
     /// The edge replica that waits for the acknowledgement.
@@ -77,7 +75,6 @@ impl DeliveredInput {
             reference: InputRef { kind: InputKind::Timer, id },
             position: None,
             claim: None,
-            message_seq: None,
             known_slot: None,
             edge: None,
             time: None,
@@ -109,7 +106,6 @@ impl DeliveredInput {
             reference: InputRef { kind: InputKind::Control(verb), id },
             position: verb.is_client().then_some(StreamPosition { seq, stored_at }),
             claim: None,
-            message_seq: Some(seq),
             known_slot: None,
             edge: None,
             time: None,

@@ -6,7 +6,6 @@
 
 mod cache;
 mod commit;
-mod composed_prompts;
 mod config;
 mod failure_counts;
 mod handle_error;
@@ -15,7 +14,6 @@ mod import;
 mod input;
 mod mark;
 mod perform;
-mod recent_values;
 mod relocate;
 mod repair;
 mod repair_due;
@@ -24,7 +22,6 @@ mod session_runner;
 mod settlement;
 mod skew;
 mod start;
-mod tenant_tools;
 mod turn_trace;
 
 use std::sync::Arc;

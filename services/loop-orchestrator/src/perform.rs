@@ -44,7 +44,7 @@ impl SessionRunner {
         // The commit is what a client waits for, so it does not wait until the effects are performed.
         let telling = async {
             for input in inputs {
-                self.acknowledge_command(key, input, (slot, after.seq()), input.message_seq, &decision.events).await?;
+                self.acknowledge_command(key, input, (slot, after.seq()), &decision.events).await?;
             }
             publish_events(&self.bus, key, events).await.map_err(HandleError::from)
         };
@@ -72,7 +72,7 @@ impl SessionRunner {
             let refusal = find_refusal(&commit.events, &input.reference);
             is_poison |= refusal.is_some_and(|refusal| refusal.code == ErrorCode::Poison);
             publish_events(&self.bus, key, commit.envelopes(key, slot)).await?;
-            self.acknowledge_command(key, input, (slot, commit.last_seq()), None, &commit.events).await?;
+            self.acknowledge_command(key, input, (slot, commit.last_seq()), &commit.events).await?;
             if let Some(ended) = EndedTurn::find(session, &commit.events) {
                 handled.sent_spans |= turn_trace::send_turn(&self.bus, &ended, key, slot).await?;
             }
@@ -86,22 +86,19 @@ impl SessionRunner {
     }
 
     /// Sends the result of a command to the edge replica that waits for it. The commit that handled it has this slot and
-    /// last `seq`; `message_seq` is set if it was made for this very message.
+    /// last `seq`.
     async fn acknowledge_command(
         &self,
         key: &SessionKey,
         input: &DeliveredInput,
         (slot, seq): (u64, u64),
-        message_seq: Option<u64>,
         events: &[Event],
     ) -> Result<(), BusError> {
         let (Some(edge), InputKind::Control(verb)) = (&input.edge, input.reference.kind) else { return Ok(()) };
         let SessionKey { tenant, session } = key.clone();
         let id = input.reference.id.clone();
         let (turn, refused) = (turn_of(events, &id), find_refusal(events, &input.reference));
-        self.bus
-            .publish_done(edge, &CommandAck { verb, id, tenant, session, slot, seq, message_seq, turn, refused })
-            .await
+        self.bus.publish_done(edge, &CommandAck { verb, id, tenant, session, slot, seq, turn, refused }).await
     }
 }
 

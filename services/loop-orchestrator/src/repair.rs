@@ -41,10 +41,9 @@ pub(crate) async fn serve_requests(runner: Arc<SessionRunner>, ending: Cancellat
     serve_until_cancelled(&ending, serve).await;
 }
 
-/// Resets the queues and repairs all sessions when a stream ends before its last known sequence, or when a session's log
-/// lacks commits. The streams are checked after each reconnect, and every minute, since a stream may be created again
-/// while the connection stays the same. What is written after the reconnect may hide that a stream was restored; the log
-/// of a session still shows it.
+/// Resets the queues and repairs all sessions when a stream went back to an older state, or when a session's log lacks
+/// commits. The streams are checked after each reconnect, and every minute, since a stream may be created again while the
+/// connection stays the same; and at once when a message of this replica gets a sequence that was given out before.
 pub(crate) async fn watch_rewinds(runner: Arc<SessionRunner>, ending: CancellationToken) {
     let _ended = ending.run_until_cancelled(watch_streams(&runner)).await;
 }
@@ -62,7 +61,8 @@ async fn watch_streams(runner: &Arc<SessionRunner>) {
     loop {
         let now = transport.generation();
         is_reset_due |= runner.lost_commits.swap(false, Ordering::Relaxed);
-        is_unchecked |= now != generation || checked_at.elapsed() >= STREAM_CHECK_INTERVAL;
+        is_unchecked |=
+            now != generation || checked_at.elapsed() >= STREAM_CHECK_INTERVAL || transport.may_be_rewound();
         if is_unchecked {
             match check_streams(runner, &mut is_reset_due, &mut known).await {
                 Ok(()) => (generation, checked_at, is_unchecked) = (now, Instant::now(), false),

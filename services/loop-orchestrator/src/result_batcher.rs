@@ -37,6 +37,8 @@ impl ResultBatcher {
     /// first handles them all and sends the others their settlements.
     pub(crate) async fn handle(&self, runner: &SessionRunner, input: DeliveredInput, delivery: &Delivery) -> Settle {
         let key = input.key.clone();
+        // Dropped after the receiver.
+        let _place = Place { batcher: self, key: &key };
         let (reply, mut settled_reply) = oneshot::channel();
         let (subject, delivered) = (delivery.subject.clone(), delivery.delivered);
         self.lock().entry(key.clone()).or_default().push(PendingResult { input, subject, delivered, reply });
@@ -85,5 +87,81 @@ impl ResultBatcher {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SessionKey, Vec<PendingResult>>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of a task among the results that wait. A task that is cancelled takes its result out again.
+struct Place<'a> {
+    batcher: &'a ResultBatcher,
+    key: &'a SessionKey,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut pending = self.batcher.lock();
+        if let Some(waiting) = pending.get_mut(self.key) {
+            waiting.retain(|result| !result.reply.is_closed());
+            if waiting.is_empty() {
+                pending.remove(self.key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
+    use std::sync::Arc;
+
+    use bus::Stored;
+    use bus_memory::MemoryServer;
+    use contract::command::Verb;
+    use contract::subject::ControlSubject;
+    use contract::{CommandId, SessionId, TenantId, Timestamp};
+    use service::clock::SystemClock;
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::OrchestratorConfig;
+
+    #[tokio::test]
+    async fn cancelled_task_leaves_no_result_behind() {
+        let bus = MemoryServer::new().bus();
+        let runner = Arc::new(SessionRunner::new(bus.clone(), Arc::new(SystemClock), &OrchestratorConfig::default()));
+        let batcher = Arc::new(ResultBatcher::default());
+        let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() };
+        let body = r#"{"meta":{"v":1,"slot":0,"call":"t1-1-1","attempt":1},"outcome":"ok","content":""}"#;
+        let (verb, id) = (Verb::ProvideToolResult, CommandId::new("t1-1-1-1").unwrap());
+        let delivery = Delivery {
+            subject: contract::subject::control(&key, verb, &id).to_string(),
+            seq: 1,
+            delivered: 1,
+            stored_at: Timestamp::default(),
+            waited: std::time::Duration::ZERO,
+            connected_for: std::time::Duration::MAX,
+            generation: 1,
+            headers: Vec::new(),
+            payload: body.into(),
+            ack: String::new(),
+        };
+        let (subject, seq, generation) = (delivery.subject.clone(), 1, 1);
+        let (stored_at, headers) = (Timestamp::default(), Vec::new());
+        let message = Stored { subject, seq, stored_at, generation, headers, payload: body.into() };
+        let at = ControlSubject { key: key.clone(), verb, id };
+        let input = DeliveredInput::read(&bus, at, message).await.unwrap();
+
+        let locked = runner.cache.lock(&key).await;
+        let mut tasks = JoinSet::new();
+        tasks.spawn({
+            let (batcher, runner) = (batcher.clone(), runner.clone());
+            async move { batcher.handle(&runner, input, &delivery).await }
+        });
+        while batcher.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        tasks.shutdown().await;
+        assert!(batcher.lock().is_empty());
+        drop(locked);
     }
 }

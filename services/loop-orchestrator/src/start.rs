@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bus::{Bus, BusError, Read};
 use contract::command::{Refusal, Start};
@@ -10,18 +11,30 @@ use contract::limits::RESUME_BYTES_MAX;
 use contract::model::Message;
 use contract::subject::SessionKey;
 use contract::tool::{ASK_USER, DELEGATE, ToolSpec};
-use contract::{AgentId, ErrorCode, TenantId};
+use contract::{AgentId, ErrorCode, Json, TenantId};
+use service::fresh::Fresh;
 use session::{RestoreError, Session, StartInput, check};
 use tokio::time::Instant;
 
-use crate::composed_prompts::{ComposedPrompts, RequestText};
-use crate::tenant_tools::TenantTools;
+/// How old the tools and the prompt may be that a session begins with. A burst of sessions then reads them once.
+const READ_AGE_MAX: Duration = Duration::from_millis(250);
+/// Bytes of all tools that are kept, and of all prompts with their requests, as JSON.
+const TOOLS_BYTES_MAX: u64 = 16 << 20;
+const PROMPTS_BYTES_MAX: u64 = 8 << 20;
 
 /// What starts have read, kept for the next ones.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct StartReads {
-    tools: TenantTools,
-    prompts: ComposedPrompts,
+    tools: Fresh<TenantId, Arc<Vec<ToolSpec>>>,
+    /// By the JSON of the request without its tools, which stand beside the prompt.
+    prompts: Fresh<String, (Arc<Composed>, Arc<Vec<ToolSpec>>)>,
+}
+
+impl Default for StartReads {
+    fn default() -> Self {
+        let (tools, prompts) = (TOOLS_BYTES_MAX, PROMPTS_BYTES_MAX);
+        Self { tools: Fresh::new(READ_AGE_MAX, tools), prompts: Fresh::new(READ_AGE_MAX, prompts) }
+    }
 }
 
 /// A start with all that its decision needs. Nothing of it depends on the state of the session.
@@ -52,23 +65,10 @@ impl ResolvedStart {
                 return Ok(Self { input: Box::new(input), tools: list_tools(bus, reads, tenant).await? });
             }
         };
-        let compose_with = async |tools: &Arc<Vec<ToolSpec>>| {
-            let request = ComposeRequest::of_start(tenant.clone(), &resumed, Vec::new());
-            compose(bus, reads, ComposeRequest { named_features: start.features.clone(), ..request }, tools).await
-        };
-        let guess = reads.tools.get(tenant);
-        let guessing = async {
-            match &guess {
-                Some(tools) => Some(compose_with(tools).await),
-                None => None,
-            }
-        };
-        let (tools, guessed) = tokio::join!(list_tools(bus, reads, tenant), guessing);
-        let tools = tools?;
-        let composed = match guessed {
-            Some(composed) if guess.is_some_and(|guess| guess == tools) => composed?,
-            Some(_) | None => compose_with(&tools).await?,
-        };
+        let tools = list_tools(bus, reads, tenant).await?;
+        let request = ComposeRequest::of_start(tenant.clone(), &resumed, Vec::new());
+        let request = ComposeRequest { named_features: start.features.clone(), ..request };
+        let composed = compose(bus, reads, request, &tools).await?;
         Ok(Self { input: Box::new(StartInput { start: resumed, history, composed }), tools })
     }
 }
@@ -79,18 +79,15 @@ pub(crate) async fn list_tools(
     reads: &StartReads,
     tenant: &TenantId,
 ) -> Result<Arc<Vec<ToolSpec>>, BusError> {
-    if let Some(tools) = reads.tools.get_fresh(tenant) {
+    if let Some(tools) = reads.tools.get(tenant) {
         return Ok(tools);
     }
     let at = Instant::now();
     let mut tools = bus.tools(tenant).await?;
     tools.retain(|tool| ![DELEGATE, ASK_USER].contains(&tool.name.as_str()));
     tools.extend([session::delegate_spec(), session::ask_user_spec()]);
-    if let Some(same) = reads.tools.confirm(tenant, &tools, at) {
-        return Ok(same);
-    }
     let tools = Arc::new(tools);
-    reads.tools.put(tenant, &tools, at);
+    reads.tools.put(tenant.clone(), tools.clone(), Json::of(&*tools).get().len(), at);
     Ok(tools)
 }
 
@@ -101,9 +98,9 @@ pub(crate) async fn compose(
     request_without_tools: ComposeRequest,
     tools: &Arc<Vec<ToolSpec>>,
 ) -> Result<Result<Box<Composed>, Refusal>, BusError> {
-    let text = RequestText::of(&request_without_tools);
-    if let Some(composed) = reads.prompts.get(&text, tools) {
-        return Ok(Ok(composed));
+    let text = Json::of(&request_without_tools).get().to_owned();
+    if let Some((composed, _)) = reads.prompts.get(&text).filter(|(_, with)| Arc::ptr_eq(with, tools)) {
+        return Ok(Ok(Box::new((*composed).clone())));
     }
     let at = Instant::now();
     let request = ComposeRequest { tools: tools.to_vec(), ..request_without_tools };
@@ -113,7 +110,8 @@ pub(crate) async fn compose(
             return Err(BusError::Unavailable(why.to_owned()));
         }
         ComposeReply::Composed(composed) => {
-            reads.prompts.put(text, tools, &composed, at);
+            let bytes = text.len() + composed.prompt.len();
+            reads.prompts.put(text, (Arc::new((*composed).clone()), tools.clone()), bytes, at);
             Ok(composed)
         }
         ComposeReply::Refused { code, message } => Err(Refusal { code, message }),
@@ -160,7 +158,7 @@ async fn load_history(
         return refuse(ErrorCode::Forbidden, message);
     }
     let messages = older.export_transcript();
-    let bytes: usize = messages.iter().map(|message| contract::Json::of(message).get().len()).sum();
+    let bytes: usize = messages.iter().map(|message| Json::of(message).get().len()).sum();
     if bytes > RESUME_BYTES_MAX {
         let message = format!("the transcript has {bytes} bytes; a session resumes from at most {RESUME_BYTES_MAX}");
         return refuse(ErrorCode::TooLarge, message);

@@ -4,16 +4,16 @@
 //! the cache is empty. Bytes are compared and not fields, since comparing forty tools costs more than composing with
 //! them. Two requests with the same meaning and different bytes have two entries.
 
-use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
 
-/// Replies in the cache of one catalog. A further one clears the cache first.
-pub const REPLIES_MAX: usize = 256;
-/// Bytes of all requests and replies in the cache. A reply over this clears the cache first.
+/// Bytes of all requests and replies in the cache of one catalog.
 pub const REPLIES_BYTES_MAX: usize = 16 << 20;
+/// Replies for which the cache makes room at first.
+const REPLIES_EXPECTED: usize = 16;
 /// Bytes at each end of a request that are hashed.
 const PROBE_BYTES: usize = 256;
 
@@ -27,14 +27,23 @@ pub(crate) struct CachedReply {
     pub(crate) components: usize,
 }
 
-/// Cache of replies. Its blocking lock is held for a look-up only.
-#[derive(Debug, Default)]
-pub(crate) struct ReplyCache(Mutex<CacheEntries>);
+/// Cache of replies.
+#[derive(Debug)]
+pub(crate) struct ReplyCache(Cache<RequestKey, CachedReply, ReplyBytes>);
 
-#[derive(Debug, Default)]
-struct CacheEntries {
-    by_request: HashMap<RequestKey, CachedReply>,
-    bytes: usize,
+#[derive(Debug, Clone)]
+struct ReplyBytes;
+
+impl Weighter<RequestKey, CachedReply> for ReplyBytes {
+    fn weight(&self, request: &RequestKey, reply: &CachedReply) -> u64 {
+        (request.0.len() + reply.body.len()) as u64
+    }
+}
+
+impl Default for ReplyCache {
+    fn default() -> Self {
+        Self(Cache::with_weighter(REPLIES_EXPECTED, REPLIES_BYTES_MAX as u64, ReplyBytes))
+    }
 }
 
 /// Bytes of a request. Only the length and the ends are hashed, where agent, features and parameters are, since hashing
@@ -54,42 +63,27 @@ impl Hash for RequestKey {
 impl ReplyCache {
     /// Returns the reply to a request of exactly these bytes.
     pub(crate) fn get(&self, request: &Bytes) -> Option<CachedReply> {
-        self.lock().by_request.get(&RequestKey(request.clone())).cloned()
+        self.0.get(&RequestKey(request.clone()))
     }
 
     /// Adds a reply, unless it is larger than the whole cache.
     pub(crate) fn put(&self, request: &Bytes, reply: CachedReply) {
-        let size = request.len() + reply.body.len();
-        if size > REPLIES_BYTES_MAX {
-            return;
-        }
-        let mut entries = self.lock();
-        let before = entries.bytes;
-        if entries.by_request.len() >= REPLIES_MAX || entries.bytes + size > REPLIES_BYTES_MAX {
-            *entries = CacheEntries::default();
-        }
+        let before = self.0.weight();
         // A copy, since the message is part of a larger network buffer.
-        let request = RequestKey(Bytes::copy_from_slice(request));
-        if entries.by_request.insert(request, reply).is_none() {
-            entries.bytes += size;
-        }
-        report_bytes(before, entries.bytes);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CacheEntries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.insert(RequestKey(Bytes::copy_from_slice(request)), reply);
+        report_bytes(before, self.0.weight());
     }
 }
 
 impl Drop for ReplyCache {
     /// Subtracts the cache from the metric: each catalog has its own cache.
     fn drop(&mut self) {
-        report_bytes(self.lock().bytes, 0);
+        report_bytes(self.0.weight(), 0);
     }
 }
 
 /// Adds the change of the cache to the metric.
-fn report_bytes(before: usize, now: usize) {
+fn report_bytes(before: u64, now: u64) {
     let bytes = |bytes| i64::try_from(bytes).unwrap_or(i64::MAX);
     telemetry::metric::cache_bytes("answers", bytes(now) - bytes(before));
 }
@@ -134,24 +128,12 @@ mod tests {
     fn cache_over_its_limits_is_bounded() {
         let cache = ReplyCache::default();
         let request = |n: usize| Bytes::from(n.to_string());
-        for n in 0..10 * REPLIES_MAX {
-            cache.put(&request(n), reply("a"));
-            assert_eq!(cache.get(&request(n)), Some(reply("a")));
-            assert!(cache.lock().by_request.len() <= REPLIES_MAX);
-        }
         let large = "x".repeat(REPLIES_BYTES_MAX / 3);
         for n in 0..10 {
             cache.put(&request(n), reply(&large));
-            cache.put(&request(n), reply(&large));
-            let entries = cache.lock();
-            let actual_bytes: usize =
-                entries.by_request.iter().map(|(request, reply)| request.0.len() + reply.body.len()).sum();
-            assert!(
-                entries.bytes <= REPLIES_BYTES_MAX && entries.bytes == actual_bytes,
-                "{} {actual_bytes}",
-                entries.bytes
-            );
+            assert!(cache.0.weight() <= REPLIES_BYTES_MAX as u64, "{}", cache.0.weight());
         }
+        assert_eq!(cache.0.len(), 2);
         cache.put(&request(99), reply(&large.repeat(4)));
         assert_eq!(cache.get(&request(99)), None);
     }

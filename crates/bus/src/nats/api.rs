@@ -94,7 +94,7 @@ impl NatsTransport {
         if let Some(expected) = expected {
             headers.push((EXPECTED_LAST.to_owned(), expected.to_string()));
         }
-        let bytes = payload.len();
+        let (bytes, before) = (payload.len(), self.seen_seqs.before());
         let answer = self.js_raw(subject, headers, payload, ANSWER_MAX).await.map_err(|error| {
             if let BusError::Timeout { what } = error {
                 let what = format!("{what} (nats-server's log may say why: a full disk, for example)");
@@ -103,8 +103,8 @@ impl NatsTransport {
             error
         })?;
         let Published { error, seq, duplicate, stream } = read_published(&answer)?;
-        if error.is_none() {
-            self.seen_seqs.note_by_name(&stream, seq);
+        if error.is_none() && !duplicate {
+            self.seen_seqs.note_stored(&stream, seq, &before);
         }
         match error {
             None if seq == 0 => Err(BusError::Malformed("an append was answered without a sequence".to_owned())),

@@ -1,6 +1,5 @@
 //! Finds streams that were put back to an older state.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use contract::Timestamp;
@@ -38,22 +37,20 @@ impl NatsTransport {
     pub(super) async fn rewound_streams(&self) -> Result<Vec<StreamRewind>, BusError> {
         let mut rewound = Vec::new();
         for stream in Stream::ALL {
-            let highest = self.seen_seqs.of(*stream).map_or(0, |seen| seen.load(Ordering::Relaxed));
-            if highest == 0 || self.info(*stream).await?.state.last_seq >= highest {
+            let (highest, went_back) = self.seen_seqs.seen(*stream);
+            if highest == 0 || !went_back && self.info(*stream).await?.state.last_seq >= highest {
                 continue;
             }
             // A new leader may answer before it has applied everything.
             tokio::time::sleep(SECOND_LOOK_AFTER).await;
             let last = self.info(*stream).await?.state.last_seq;
-            if last < highest {
+            if went_back || last < highest {
                 rewound.push(StreamRewind { stream: *stream, seen: highest, last });
             }
         }
         // Only now, when every stream has answered: what comes from here on counts from there.
         for StreamRewind { stream, last, .. } in &rewound {
-            if let Some(seen) = self.seen_seqs.of(*stream) {
-                seen.store(*last, Ordering::Relaxed);
-            }
+            self.seen_seqs.rewind(*stream, *last);
         }
         Ok(rewound)
     }

@@ -233,6 +233,10 @@ impl Transport for NatsTransport {
         self.rewound_streams().await
     }
 
+    fn may_be_rewound(&self) -> bool {
+        self.seen_seqs.any_went_back()
+    }
+
     async fn server_time(&self) -> Result<Timestamp, BusError> {
         self.time_of_server().await
     }

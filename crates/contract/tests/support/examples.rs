@@ -114,17 +114,7 @@ fn answer_tool_call() -> AnswerToolCall {
 
 fn done() -> CommandAck {
     let SessionKey { tenant, session } = key();
-    CommandAck {
-        verb: Verb::Start,
-        id: id("start-1"),
-        tenant,
-        session,
-        slot: 0,
-        seq: 2,
-        message_seq: Some(1),
-        turn: Some(1),
-        refused: None,
-    }
+    CommandAck { verb: Verb::Start, id: id("start-1"), tenant, session, slot: 0, seq: 2, turn: Some(1), refused: None }
 }
 
 fn commit() -> Commit {

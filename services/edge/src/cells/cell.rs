@@ -1,25 +1,33 @@
 //! A cell as an edge uses it: a bus, and everything that is kept for the sessions on it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bus::{Bus, BusError, Head, Read};
 use contract::subject::SessionKey;
 use contract::{CommandId, TenantId};
+use service::fresh::Fresh;
 use service::health::Readiness;
 use service::tasks::Tasks;
 
-use crate::accepted_names::AcceptedNames;
 use crate::admission::AdmissionLimits;
 use crate::command_waiters::CommandWaiters;
 use crate::tenants::{TenantState, Tenants};
 use crate::watch::feed::Feeds;
+
+/// How long names that the composer accepted are not checked again.
+const NAMES_AGE_MAX: Duration = Duration::from_secs(10);
+/// Bytes of the accepted names that are kept, with their requests.
+const NAMES_BYTES_MAX: u64 = 1 << 20;
 
 /// One set of streams, and what this replica keeps for the sessions in them.
 #[derive(Debug)]
 pub(crate) struct Cell {
     pub(crate) bus: Bus,
     pub(crate) command_waiters: CommandWaiters,
-    pub(crate) accepted_names: AcceptedNames,
+    /// Agents that the composer found lately, by the JSON of the request that named them: a start that names them again
+    /// is not checked again. If they are gone meanwhile, the loop refuses the start.
+    pub(crate) accepted_names: Fresh<String, String>,
     pub(crate) feeds: Feeds,
     pub(crate) tenants: Tenants,
 }
@@ -35,7 +43,7 @@ impl Cell {
     ) -> Result<Self, BusError> {
         Ok(Self {
             command_waiters: CommandWaiters::start(bus.clone(), replica_id.clone(), tasks).await?,
-            accepted_names: AcceptedNames::default(),
+            accepted_names: Fresh::new(NAMES_AGE_MAX, NAMES_BYTES_MAX),
             feeds: Feeds::new(bus.clone(), tasks.clone()),
             tenants: Tenants::start(bus.clone(), own.clone(), limits, tasks.clone()),
             bus,

@@ -250,8 +250,7 @@ impl Inner {
             && mode == 0
         {
             let SessionKey { tenant, session } = key;
-            let message_seq = Some(delivery.seq);
-            let ack = CommandAck { verb, id, tenant, session, slot, seq, message_seq, turn: begun, refused };
+            let ack = CommandAck { verb, id, tenant, session, slot, seq, turn: begun, refused };
             self.bus.publish_done(&edge, &ack).await.unwrap();
         }
     }
