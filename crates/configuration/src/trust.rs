@@ -44,6 +44,7 @@ const HARMLESS: &[&str] = &[
     "edge.waiting_calls_max",
     "edge.tenant_waiting_calls_max",
     "edge.tenant_waiting_turns_max",
+    "edge.tenant_tool_calls_max",
     "edge.tenant_sessions_max",
     "edge.tenant_stored_bytes_max",
 ];

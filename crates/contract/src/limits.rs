@@ -255,6 +255,9 @@ pub const ACK_WAIT: Duration = Duration::from_secs(5);
 pub const ACK_PROGRESS_EVERY: Duration = Duration::from_millis(1_500);
 /// Items that one consumer may have handed out.
 pub const ACK_PENDING_MAX: u32 = 20_000;
+/// Open tool calls of one tenant, waiting or held, before the edge refuses its new turns, where the configuration says
+/// nothing else: its flood ends before it fills [`ACK_PENDING_MAX`].
+pub const TENANT_TOOL_CALLS_MAX: u64 = 10_000;
 /// Deliveries of an input whose session cannot be read or written, before it is a dead letter.
 pub const DELIVERIES_MAX: u64 = 50;
 /// Deliveries of a work item after which a worker drops it whose opening commit the log's leader does not show: the log

@@ -141,6 +141,11 @@ pub fn tool_item(key: &SessionKey, tool: &ToolName, call: &CallAttempt) -> Subje
     Subject(format!("ai_loop.tool.call.{}.{tool}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt))
 }
 
+/// Every tool call of a tenant.
+pub fn tool_items_of(tenant: &TenantId) -> Subject {
+    Subject(format!("ai_loop.tool.call.{tenant}.*.*.*.*"))
+}
+
 /// Every model call of a session.
 pub fn model_items_of_session(key: &SessionKey) -> Subject {
     Subject(format!("ai_loop.model.call.{}.{}.*.*", key.tenant, key.session))

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bus::{Bus, BusError, Storage};
+use bus::{Bus, BusError, Depth, Storage};
 use contract::command::Verb;
 use contract::streams::{Objects, Queue, Stream};
 use contract::{ErrorCode, SessionId, TenantId, subject};
@@ -37,6 +37,8 @@ pub(crate) struct AdmissionLimits {
     pub(crate) tenant: u64,
     /// Waiting turns of the tenant.
     pub(crate) turns: u64,
+    /// Open tool calls of the tenant.
+    pub(crate) tool_calls: u64,
     pub(crate) sessions: usize,
     /// Bytes of the tenant in the log and the archive.
     pub(crate) stored_bytes: u64,
@@ -52,6 +54,8 @@ struct QueueLoad {
     tenant: u64,
     /// Turns of the edge's tenant: its model calls, and its commands that begin a turn.
     turns: u64,
+    /// Open tool calls of the edge's tenant.
+    tool_calls: u64,
 }
 
 /// A measurement of what the edge's tenant has stored.
@@ -123,7 +127,7 @@ impl AdmissionControl {
                 load
             }
         };
-        let QueueLoad { all, tenant: own, turns, .. } = load;
+        let QueueLoad { all, tenant: own, turns, tool_calls, .. } = load;
         let what = if all >= self.limits.all {
             format!("{all} model calls wait for a gateway already")
         } else if own >= self.limits.tenant {
@@ -131,6 +135,11 @@ impl AdmissionControl {
         } else if turns >= self.limits.turns {
             let max = self.limits.turns;
             format!("{turns} turns of tenant {tenant} wait already, at most {max} may (edge.tenant_waiting_turns_max)")
+        } else if tool_calls >= self.limits.tool_calls {
+            let max = self.limits.tool_calls;
+            format!(
+                "{tool_calls} tool calls of tenant {tenant} are open, at most {max} may (edge.tenant_tool_calls_max)"
+            )
         } else {
             return Ok(());
         };
@@ -160,25 +169,36 @@ impl AdmissionControl {
     }
 
     async fn measure_load(&self, bus: &Bus, tenant: &TenantId) -> Result<QueueLoad, BusError> {
-        let depth = bus.transport().depth(Queue::Model).await?;
-        let inputs = bus.transport().depth(Queue::Inputs).await?;
+        // A turn may need no tool, so their queue being away limits nothing.
+        let tools = async { Ok(self.count_tool_calls(bus, tenant).await.unwrap_or_default()) };
+        let (models, inputs) = (bus.transport().depth(Queue::Model), bus.transport().depth(Queue::Inputs));
+        let (depth, inputs, tool_calls) = tokio::try_join!(models, inputs, tools)?;
         let (at, all) = (Instant::now(), depth.waiting);
         let at_most = all + inputs.waiting + inputs.held;
         // To count for one tenant costs the server more, and no tenant can exceed its limit if all together do not.
         if all < self.limits.tenant && at_most < self.limits.turns {
-            return Ok(QueueLoad { at, all, tenant: 0, turns: 0 });
+            return Ok(QueueLoad { at, all, tenant: 0, turns: 0, tool_calls });
         }
         let own = bus.transport().count(Stream::Model, &subject::model_items_of(tenant)).await?;
         // The stream cannot tell waiting calls from held ones, so the tenant is assumed to have the same share of both.
         let own = scale(all, own, all + depth.held).min(all);
         if at_most < self.limits.turns {
-            return Ok(QueueLoad { at, all, tenant: own, turns: 0 });
+            return Ok(QueueLoad { at, all, tenant: own, turns: 0, tool_calls });
         }
         let mut turns = own;
         for verb in [Verb::Start, Verb::SendUserMessage] {
             turns += bus.transport().count(Stream::Control, &subject::control_of(tenant, verb)).await?;
         }
-        Ok(QueueLoad { at, all, tenant: own, turns })
+        Ok(QueueLoad { at, all, tenant: own, turns, tool_calls })
+    }
+
+    /// The open tool calls of the tenant; 0 where all tenants together have fewer than one may have.
+    async fn count_tool_calls(&self, bus: &Bus, tenant: &TenantId) -> Result<u64, BusError> {
+        let Depth { waiting, held } = bus.transport().depth(Queue::Tool).await?;
+        if waiting + held < self.limits.tool_calls {
+            return Ok(0);
+        }
+        bus.transport().count(Stream::Tool, &subject::tool_items_of(tenant)).await
     }
 
     /// Estimates the bytes of the tenant: its share of the messages of each stream, of the stream's bytes. This is

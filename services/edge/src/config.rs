@@ -8,7 +8,7 @@ use std::time::Duration;
 use configuration::Secret;
 use contract::limits::{
     CELLS_MAX, CLIENT_QUEUE_MAX, ISSUERS_MAX, TENANT_SESSIONS_MAX, TENANT_SHARE_PERCENT, TENANT_STORED_BYTES_MAX,
-    WAITING_CALLS_MAX,
+    TENANT_TOOL_CALLS_MAX, WAITING_CALLS_MAX,
 };
 use contract::{CellName, ErrorCode, TenantId};
 use schemars::JsonSchema;
@@ -83,6 +83,9 @@ pub struct EdgeConfig {
     /// `send_user_message` that no orchestrator has handled, and model calls that wait for a gateway. By default as
     /// many as `tenant_waiting_calls_max`.
     pub tenant_waiting_turns_max: Option<u64>,
+    /// Tool calls of the tenant that may be open, waiting or held, before its new turns are refused as `overloaded`;
+    /// 10 000.
+    pub tenant_tool_calls_max: u64,
     /// Sessions of the tenant that have not ended; at so many a further `start` is refused as `overloaded`. 50 000.
     pub tenant_sessions_max: usize,
     /// Bytes of the tenant in the log and the archive; at so many new turns are refused as `overloaded`. 64 GiB.
@@ -123,6 +126,7 @@ impl Default for EdgeConfig {
             waiting_calls_max: WAITING_CALLS_MAX,
             tenant_waiting_calls_max: None,
             tenant_waiting_turns_max: None,
+            tenant_tool_calls_max: TENANT_TOOL_CALLS_MAX,
             tenant_sessions_max: TENANT_SESSIONS_MAX,
             tenant_stored_bytes_max: TENANT_STORED_BYTES_MAX,
         }
@@ -139,6 +143,7 @@ impl EdgeConfig {
             all,
             tenant,
             turns: self.tenant_waiting_turns_max.unwrap_or(tenant),
+            tool_calls: self.tenant_tool_calls_max,
             sessions: self.tenant_sessions_max,
             stored_bytes: self.tenant_stored_bytes_max,
         }

@@ -3,7 +3,7 @@
 use contract::ids::CallAttempt;
 use contract::streams::Stream;
 use contract::subject::{self, SessionKey};
-use contract::{CallId, TenantId};
+use contract::{CallId, SessionId, TenantId};
 use proto::{ControlRequest, QueuesRequest, SendRequest, StartRequest};
 use serde_json::json;
 
@@ -125,6 +125,34 @@ async fn turn_over_tenant_waiting_turns_is_refused() {
     assert!(message.contains("edge.tenant_waiting_turns_max") && message.contains('3'), "{message}");
     assert!(refused["error"]["data"]["retry_after_ms"].as_u64().unwrap() > 0);
     ws.expect_ok("session.stop", json!({"session_id": "b", "no_wait": true})).await;
+}
+
+#[tokio::test]
+async fn turn_over_the_open_tool_calls_of_its_tenant_is_refused() {
+    let fixture = Fixture::with(edge::EdgeConfig { tenant_tool_calls_max: 3, ..config() }).await;
+    let mut ws = fixture.ws().await;
+    ws.expect_ok("session.start", json!({"session_id": "a", "prompt": "x", "interactive": true})).await;
+    let tool = contract::ToolName::new("slow").unwrap();
+    for number in 0..3 {
+        let session = SessionKey { session: SessionId::new(&format!("s{number}")).unwrap(), ..key("a") };
+        let call = CallAttempt { call: CallId::tool(1, 1, 1), attempt: 1 };
+        let at = subject::tool_item(&session, &tool, &call);
+        fixture.bus.transport().append(&at, false, Vec::new(), "{}".into()).await.unwrap();
+    }
+    let mut message = String::new();
+    wait_until("the edge sees what is open", async || {
+        let more = json!({"session_id": "a", "text": "more"});
+        let refused = fixture.ws().await.call("session.send", more).await;
+        message = refused["error"]["message"].as_str().unwrap_or_default().to_owned();
+        refused["error"]["data"]["code"] == "overloaded"
+    })
+    .await;
+    assert!(
+        message.starts_with("3 tool calls of tenant default are open")
+            && message.contains("edge.tenant_tool_calls_max"),
+        "{message}"
+    );
+    ws.expect_ok("session.stop", json!({"session_id": "a", "no_wait": true})).await;
 }
 
 #[tokio::test]
