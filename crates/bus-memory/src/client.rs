@@ -245,7 +245,14 @@ impl Transport for MemoryClient {
                 server.with_stream(stream, |store| store.append(subject.as_str(), create, headers, payload, now));
             match (stored.ok_or_else(no_stream)?, outcome.doubt) {
                 (Ok(seq), None) => {
-                    server.lock().seen_seqs.insert((self.client.name.clone(), stream), seq);
+                    let mut state = server.lock();
+                    let name = (self.client.name.clone(), stream);
+                    let seen = state.seen_seqs.entry(name.clone()).or_default();
+                    let went_back = seq <= *seen;
+                    *seen = seq.max(*seen);
+                    if went_back {
+                        state.went_back.insert(name);
+                    }
                     Ok(Appended::Stored(seq))
                 }
                 // Only a subject has a maximum here, not the stream.
@@ -507,13 +514,17 @@ impl Transport for MemoryClient {
             let mut rewound = Vec::new();
             for (stream, last) in ends {
                 let seen = state.seen_seqs.insert((self.client.name.clone(), stream), last).unwrap_or_default();
-                if last < seen {
+                if state.went_back.remove(&(self.client.name.clone(), stream)) || last < seen {
                     rewound.push(StreamRewind { stream, seen, last });
                 }
             }
             Ok(rewound)
         })
         .await
+    }
+
+    fn may_be_rewound(&self) -> bool {
+        self.client.server.lock().went_back.iter().any(|(name, _)| *name == self.client.name)
     }
 
     async fn storage_size(&self, storage: Storage) -> Result<StorageSize, BusError> {

@@ -1,6 +1,6 @@
 //! The server: streams, buckets, object stores and core NATS behind one lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -44,6 +44,8 @@ pub(crate) struct State {
     pub(crate) restarts: u64,
     /// The last sequence of each stream that each client knows.
     pub(crate) seen_seqs: BTreeMap<(String, Stream), u64>,
+    /// Streams in which a client's message got a sequence that the client had seen before.
+    pub(crate) went_back: BTreeSet<(String, Stream)>,
 }
 
 /// A copy of some streams at one moment.
@@ -123,6 +125,7 @@ impl MemoryServer {
             clients: 0,
             restarts: 0,
             seen_seqs: BTreeMap::new(),
+            went_back: BTreeSet::new(),
         };
         let changed = Queue::ALL.iter().map(|queue| (*queue, Notify::new())).collect();
         let state = Mutex::new(state);

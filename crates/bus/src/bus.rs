@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use contract::CommandId;
-use contract::fleet::{ConfigurationMark, ModelHealth, WorkerLoad};
+use contract::fleet::{ReplicaStatus, WorkerLoad};
 use contract::streams::Queue;
 
 use crate::nats::NatsTransport;
@@ -23,30 +23,12 @@ pub struct Bus {
     pub(crate) written_lines: Arc<Written<WrittenLine>>,
     /// How busy the workers of this connection are, by queue.
     loads: Arc<Mutex<BTreeMap<&'static str, WorkerLoad>>>,
-    failing_models: Arc<StatusReport<Vec<ModelHealth>>>,
-    configuration: Arc<StatusReport<ConfigurationMark>>,
+    /// Set by services after the connection is made; each lock is held for a copy only.
+    describes: Arc<Mutex<Vec<Describe>>>,
 }
 
-/// What a service of this connection adds to the status of its process, if it is one that does. A lock, since it is set
-/// after the connection is made; it is held for a copy only.
-struct StatusReport<T>(Mutex<Option<Arc<dyn Fn() -> T + Send + Sync>>>);
-
-impl<T> Default for StatusReport<T> {
-    fn default() -> Self {
-        Self(Mutex::new(None))
-    }
-}
-
-impl<T> StatusReport<T> {
-    fn set(&self, report: impl Fn() -> T + Send + Sync + 'static) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(report));
-    }
-
-    fn get(&self) -> Option<T> {
-        let report = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        report.map(|report| report())
-    }
-}
+/// Adds what a service knows to the status of its process.
+type Describe = Arc<dyn Fn(&mut ReplicaStatus) + Send + Sync>;
 
 impl Bus {
     /// A bus over any transport.
@@ -58,8 +40,7 @@ impl Bus {
             set_timers: Arc::default(),
             written_lines: Arc::default(),
             loads: Arc::default(),
-            failing_models: Arc::default(),
-            configuration: Arc::default(),
+            describes: Arc::default(),
         }
     }
 
@@ -85,24 +66,17 @@ impl Bus {
         self.loads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The models that failed lately, as the gateway of this connection says; none without a gateway.
-    pub fn failing_models(&self) -> Vec<ModelHealth> {
-        self.failing_models.get().unwrap_or_default()
+    /// Lets a service of this connection add to the status of its process, whenever the fleet is asked.
+    pub fn describe_with(&self, describe: impl Fn(&mut ReplicaStatus) + Send + Sync + 'static) {
+        self.describes.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(describe));
     }
 
-    /// Lets a gateway say which models failed lately, whenever the fleet is asked.
-    pub fn report_failing_models(&self, report: impl Fn() -> Vec<ModelHealth> + Send + Sync + 'static) {
-        self.failing_models.set(report);
-    }
-
-    /// The configuration of the composer of this connection; none without a composer.
-    pub fn configuration(&self) -> Option<ConfigurationMark> {
-        self.configuration.get()
-    }
-
-    /// Lets a composer say which configuration it uses, whenever the fleet is asked.
-    pub fn report_configuration(&self, report: impl Fn() -> ConfigurationMark + Send + Sync + 'static) {
-        self.configuration.set(report);
+    /// Adds what the services of this connection know.
+    pub fn describe(&self, status: &mut ReplicaStatus) {
+        let describes = self.describes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for describe in describes {
+            describe(status);
+        }
     }
 
     /// Notes how busy the worker of a queue is, and counts it in the metrics.

@@ -31,14 +31,16 @@ pub fn serve(bus: Bus, service: &str, readiness: Readiness, tasks: &Tasks) {
     tasks.spawn("status", async move {
         let serve = || {
             let (of, readiness, constant) = (bus.clone(), readiness.clone(), constant.clone());
-            let describe = move || ReplicaStatus {
-                now: clock.now(),
-                waiting_for: readiness.waiting().map(str::to_owned).collect(),
-                warnings: readiness.warnings().map(|(part, warning)| format!("{part}: {warning}")).collect(),
-                models: of.failing_models(),
-                configuration: of.configuration(),
-                work: of.loads().into_iter().map(|(queue, load)| (queue.to_owned(), load)).collect(),
-                ..constant.clone()
+            let describe = move || {
+                let mut status = ReplicaStatus {
+                    now: clock.now(),
+                    waiting_for: readiness.waiting().map(str::to_owned).collect(),
+                    warnings: readiness.warnings().map(|(part, warning)| format!("{part}: {warning}")).collect(),
+                    work: of.loads().into_iter().map(|(queue, load)| (queue.to_owned(), load)).collect(),
+                    ..constant.clone()
+                };
+                of.describe(&mut status);
+                status
             };
             let bus = bus.clone();
             async move { bus.serve_status(describe).await }

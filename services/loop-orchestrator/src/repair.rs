@@ -108,7 +108,7 @@ fn log_rewinds(rewound: &[StreamRewind]) {
             stream = stream.name(),
             seen,
             last,
-            "the stream was restored to an older state or created again: later messages are lost; sessions are repaired"
+            "the stream was restored to an older state or created again: it lacks messages; sessions are repaired"
         );
     }
 }

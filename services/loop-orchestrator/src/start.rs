@@ -1,7 +1,7 @@
 //! Reads what the decision about a start needs: the tools, the transcript that it resumes from, and the composed prompt.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bus::{Bus, BusError, Read};
@@ -26,8 +26,8 @@ const PROMPTS_BYTES_MAX: u64 = 8 << 20;
 #[derive(Debug)]
 pub(crate) struct StartReads {
     tools: Fresh<TenantId, Arc<Vec<ToolSpec>>>,
-    /// By the JSON of the request without its tools, which stand beside the prompt.
-    prompts: Fresh<String, (Arc<Composed>, Arc<Vec<ToolSpec>>)>,
+    /// By the JSON of the request without its tools. Those tools stand beside the prompt; nobody else may keep them.
+    prompts: Fresh<String, (Arc<Composed>, Weak<Vec<ToolSpec>>)>,
 }
 
 impl Default for StartReads {
@@ -99,7 +99,7 @@ pub(crate) async fn compose(
     tools: &Arc<Vec<ToolSpec>>,
 ) -> Result<Result<Box<Composed>, Refusal>, BusError> {
     let text = Json::of(&request_without_tools).get().to_owned();
-    if let Some((composed, _)) = reads.prompts.get(&text).filter(|(_, with)| Arc::ptr_eq(with, tools)) {
+    if let Some((composed, _)) = reads.prompts.get(&text).filter(|(_, with)| with.ptr_eq(&Arc::downgrade(tools))) {
         return Ok(Ok(Box::new((*composed).clone())));
     }
     let at = Instant::now();
@@ -111,7 +111,7 @@ pub(crate) async fn compose(
         }
         ComposeReply::Composed(composed) => {
             let bytes = text.len() + composed.prompt.len();
-            reads.prompts.put(text, (Arc::new((*composed).clone()), tools.clone()), bytes, at);
+            reads.prompts.put(text, (Arc::new((*composed).clone()), Arc::downgrade(tools)), bytes, at);
             Ok(composed)
         }
         ComposeReply::Refused { code, message } => Err(Refusal { code, message }),

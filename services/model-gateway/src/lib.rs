@@ -115,7 +115,7 @@ impl Gateway {
         let limits = limits::SharedLimits::start(&bus, &clock, &uuid::Uuid::now_v7().simple().to_string(), &tasks);
         let breakers = Breakers::default();
         let (failing, time) = (breakers.clone(), clock.clone());
-        bus.report_failing_models(move || failing.failing(time.now()));
+        bus.describe_with(move |status| status.models = failing.failing(time.now()));
         let transcripts = transcript_parts::TranscriptParts::new(bus.clone(), config.transcript_cache_bytes);
         let handler = worker::ModelCallHandler { bus: bus.clone(), providers, clock, limits, breakers, transcripts };
         let worker = CallWorker::start(bus, Queue::Model, config.concurrency, handler);

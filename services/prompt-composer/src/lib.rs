@@ -12,7 +12,6 @@ pub mod features;
 pub mod library;
 mod placeholders;
 mod proposed_model;
-pub mod reply_cache;
 
 use std::time::{Duration, Instant};
 
@@ -72,7 +71,7 @@ impl Composer {
         }
         tasks.spawn("model proposal", proposed.follow(bus.clone(), is_needed, tasks.token()));
         let marked = catalog.clone();
-        bus.report_configuration(move || marked.get().mark());
+        bus.describe_with(move |status| status.configuration = Some(marked.get().mark()));
         let for_agents = catalog.clone();
         let agents = bus.serve_agents(move |_| for_agents.get().list_known()).await?;
         let compose = bus

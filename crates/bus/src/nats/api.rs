@@ -1,6 +1,7 @@
 //! Requests to JetStream and what it answers.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,17 +54,33 @@ struct ConsumerInfo {
     num_waiting: u64,
 }
 
-#[derive(Deserialize)]
-struct StreamInfo {
-    state: StreamState,
+/// What the server says of a stream, as far as it is used here, under its names.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct StreamInfo {
+    pub(super) config: StreamConfig,
+    pub(super) state: StreamState,
+    /// Subjects that match the filter of the question.
+    pub(super) total: usize,
+    /// Time of the server when it answered.
+    pub(super) ts: Option<Timestamp>,
 }
 
-#[derive(Deserialize)]
-struct StreamState {
-    messages: u64,
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct StreamConfig {
+    pub(super) num_replicas: u64,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct StreamState {
+    pub(super) messages: u64,
+    pub(super) bytes: u64,
+    pub(super) last_seq: u64,
     /// In year 1 where there was never a message.
-    #[serde(default)]
     first_ts: Value,
+    pub(super) subjects: Option<BTreeMap<String, u64>>,
 }
 
 #[derive(Deserialize)]
@@ -103,7 +120,7 @@ impl NatsTransport {
             error
         })?;
         let Published { error, seq, duplicate, stream } = read_published(&answer)?;
-        if error.is_none() && !duplicate {
+        if error.is_none() && !duplicate && seq > 0 {
             self.seen_seqs.note_stored(&stream, seq, &before);
         }
         match error {
@@ -120,20 +137,27 @@ impl NatsTransport {
         }
     }
 
+    /// What the server says of a stream; `question` may have a filter of subjects.
+    pub(super) async fn stream_info(&self, stream: &str, question: Option<&Value>) -> Result<StreamInfo, BusError> {
+        self.js_request(&format!("$JS.API.STREAM.INFO.{stream}"), question).await?.map_err(Refusal::into_error)
+    }
+
+    async fn consumer_info(&self, queue: Queue) -> Result<ConsumerInfo, BusError> {
+        let subject = format!("$JS.API.CONSUMER.INFO.{}.{}", queue.stream().name(), queue.durable());
+        self.js_request(&subject, None).await?.map_err(Refusal::into_error)
+    }
+
     /// The pending items of a consumer, and its unacknowledged ones.
     pub(super) async fn js_depth(&self, queue: Queue) -> Result<Depth, BusError> {
-        let subject = format!("$JS.API.CONSUMER.INFO.{}.{}", queue.stream().name(), queue.durable());
-        let info = self.js_request::<ConsumerInfo>(&subject, None).await?.map_err(Refusal::into_error)?;
+        let info = self.consumer_info(queue).await?;
         Ok(Depth { waiting: info.num_pending, held: info.num_ack_pending })
     }
 
     /// The state of a consumer, and the age of the first message of its stream: the stream keeps an item until it is
     /// settled.
     pub(super) async fn js_queue_state(&self, queue: Queue) -> Result<QueueState, BusError> {
-        let subject = format!("$JS.API.CONSUMER.INFO.{}.{}", queue.stream().name(), queue.durable());
-        let consumer = self.js_request::<ConsumerInfo>(&subject, None).await?.map_err(Refusal::into_error)?;
-        let subject = format!("$JS.API.STREAM.INFO.{}", queue.stream().name());
-        let stream = self.js_request::<StreamInfo>(&subject, None).await?.map_err(Refusal::into_error)?;
+        let consumer = self.consumer_info(queue).await?;
+        let stream = self.stream_info(queue.stream().name(), None).await?;
         Ok(QueueState {
             depth: Depth { waiting: consumer.num_pending, held: consumer.num_ack_pending },
             pullers: consumer.num_waiting,
@@ -158,8 +182,8 @@ impl NatsTransport {
         answer.map(drop).map_err(Refusal::into_error)
     }
 
-    /// Removes all messages that match `filter`; returns how many.
-    pub(super) async fn js_purge(&self, stream: &str, filter: &str) -> Result<u64, BusError> {
+    /// Removes every message of a stream whose subject matches the filter; returns how many.
+    pub async fn purge_messages(&self, stream: &str, filter: &str) -> Result<u64, BusError> {
         let body = serde_json::json!({ "filter": filter });
         let answer = self.js_request::<Purged>(&format!("$JS.API.STREAM.PURGE.{stream}"), Some(&body)).await?;
         answer.map(|purged| purged.purged).map_err(Refusal::into_error)

@@ -51,10 +51,4 @@ impl NatsTransport {
         }
         Ok(true)
     }
-
-    /// Removes every message of a stream whose subject matches the filter; returns how many. For buckets, which refuse to
-    /// erase.
-    pub async fn purge_messages(&self, stream: &str, filter: &str) -> Result<u64, BusError> {
-        self.js_purge(stream, filter).await
-    }
 }

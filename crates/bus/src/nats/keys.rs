@@ -5,33 +5,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use contract::streams::Bucket;
 use futures::{Stream, StreamExt, TryStreamExt};
-use serde::Deserialize;
 
+use super::api::{StreamInfo, StreamState};
 use super::connection::NatsTransport;
-use super::refusal::Refusal;
 use crate::transport::{Appended, KV_OPERATION, ReadMany, StorageSize, header, ttl_header};
 use crate::{BusError, Headers, Stored};
 
 /// Keys of one direct read.
 const KEYS_PER_READ: usize = 512;
-
-#[derive(Deserialize)]
-struct Keys {
-    #[serde(default)]
-    state: KeysState,
-    #[serde(default)]
-    total: usize,
-}
-
-#[derive(Deserialize, Default)]
-struct KeysState {
-    #[serde(default)]
-    subjects: Option<std::collections::BTreeMap<String, u64>>,
-    #[serde(default)]
-    messages: u64,
-    #[serde(default)]
-    bytes: u64,
-}
 
 impl NatsTransport {
     pub(super) async fn key_put(
@@ -151,15 +132,13 @@ impl NatsTransport {
 
     /// Messages and bytes of a stream.
     pub(super) async fn js_size(&self, stream: &str) -> Result<StorageSize, BusError> {
-        let answer = self.js_request::<Keys>(&format!("$JS.API.STREAM.INFO.{stream}"), None).await?;
-        let KeysState { messages, bytes, .. } = answer.map_err(Refusal::into_error)?.state;
+        let StreamState { messages, bytes, .. } = self.stream_info(stream, None).await?.state;
         Ok(StorageSize { messages, bytes })
     }
 
-    async fn key_page(&self, stream: &str, filter: &str, offset: usize) -> Result<Keys, BusError> {
-        let body = serde_json::json!({ "subjects_filter": filter, "offset": offset });
-        let answer = self.js_request::<Keys>(&format!("$JS.API.STREAM.INFO.{stream}"), Some(&body)).await?;
-        answer.map_err(Refusal::into_error)
+    async fn key_page(&self, stream: &str, filter: &str, offset: usize) -> Result<StreamInfo, BusError> {
+        let question = serde_json::json!({ "subjects_filter": filter, "offset": offset });
+        self.stream_info(stream, Some(&question)).await
     }
 
     async fn key_write(&self, bucket: Bucket, key: &str, headers: Headers, value: Bytes) -> Result<(), BusError> {

@@ -6,7 +6,6 @@ use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_nats::{HeaderValue, StatusCode};
 use contract::{ErrorCode, Timestamp};
 use futures::StreamExt;
-use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::connection::{ANSWER_MAX, NatsTransport};
@@ -26,16 +25,6 @@ const BATCH: usize = 64;
 /// Timeout of the next message of a read.
 const NEXT_MAX: Duration = ANSWER_MAX;
 
-#[derive(Deserialize)]
-struct Info {
-    config: Config,
-}
-
-#[derive(Deserialize)]
-struct Config {
-    num_replicas: u64,
-}
-
 /// How often one read is made that has no answer.
 const READS_MAX: u32 = 3;
 /// How long a read waits for a connection that broke.
@@ -50,8 +39,7 @@ impl NatsTransport {
             return is_one;
         }
         let requested_at = Instant::now();
-        let info = self.js_request::<Info>(&format!("$JS.API.STREAM.INFO.{stream}"), None).await;
-        let is_one = info.is_ok_and(|info| info.is_ok_and(|info| info.config.num_replicas == 1));
+        let is_one = self.stream_info(stream, None).await.is_ok_and(|info| info.config.num_replicas == 1);
         self.replica_count.store(requested_at, is_one);
         is_one
     }

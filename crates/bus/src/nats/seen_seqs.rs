@@ -1,27 +1,35 @@
 //! The highest sequence seen of each stream, by which an older store is noticed.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::streams::Stream;
 
 /// What was seen of each stream, in the order of [`Stream::ALL`].
 #[derive(Debug)]
-pub(super) struct SeenSeqs(Vec<Seen>);
+pub(super) struct SeenSeqs {
+    streams: Vec<Seen>,
+    /// How many rewinds were dealt with. A write that was sent before the last one proves nothing.
+    rewinds: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct Seen {
     /// The highest sequence; 0: none.
     highest: AtomicU64,
-    /// Whether a message got a sequence that was given out before. Later the stream may have grown past its old end.
-    went_back: AtomicBool,
+    /// The highest sequence when a message got one that was given out before; 0: none did. Later the stream may have
+    /// grown past its old end.
+    went_back_from: AtomicU64,
 }
 
 /// The highest sequence of each stream before an append.
-pub(super) struct Before(Vec<u64>);
+pub(super) struct Before {
+    highest: Vec<u64>,
+    rewinds: u64,
+}
 
 impl Default for SeenSeqs {
     fn default() -> Self {
-        Self(Stream::ALL.iter().map(|_| Seen::default()).collect())
+        Self { streams: Stream::ALL.iter().map(|_| Seen::default()).collect(), rewinds: AtomicU64::new(0) }
     }
 }
 
@@ -35,39 +43,43 @@ impl SeenSeqs {
 
     /// The state before an append.
     pub(super) fn before(&self) -> Before {
-        Before(self.0.iter().map(|seen| seen.highest.load(Ordering::Relaxed)).collect())
+        let rewinds = self.rewinds.load(Ordering::Relaxed);
+        Before { highest: self.streams.iter().map(|seen| seen.highest.load(Ordering::Relaxed)).collect(), rewinds }
     }
 
     /// Notes the sequence of a message that was stored after `before`, in a stream by the server's name of it. Buckets
     /// and stores are not watched.
     pub(super) fn note_stored(&self, name: &str, seq: u64, before: &Before) {
         let Some(at) = Stream::ALL.iter().position(|stream| stream.name() == name) else { return };
-        if let (Some(seen), Some(highest)) = (self.0.get(at), before.0.get(at)) {
-            seen.went_back.fetch_or(seq <= *highest, Ordering::Relaxed);
+        if let (Some(seen), Some(highest)) = (self.streams.get(at), before.highest.get(at)) {
+            if seq <= *highest && before.rewinds == self.rewinds.load(Ordering::Relaxed) {
+                let _first = seen.went_back_from.compare_exchange(0, *highest, Ordering::Relaxed, Ordering::Relaxed);
+            }
             seen.highest.fetch_max(seq, Ordering::Relaxed);
         }
     }
 
-    /// The highest sequence that was seen in a stream, and whether it was noticed that the stream went back.
-    pub(super) fn seen(&self, stream: Stream) -> (u64, bool) {
+    /// The highest sequence that was seen in a stream, and the one from which it went back, 0 if that was not noticed.
+    pub(super) fn seen(&self, stream: Stream) -> (u64, u64) {
         let seen = self.of(stream);
-        seen.map_or((0, false), |seen| (seen.highest.load(Ordering::Relaxed), seen.went_back.load(Ordering::Relaxed)))
+        seen.map_or((0, 0), |seen| (seen.highest.load(Ordering::Relaxed), seen.went_back_from.load(Ordering::Relaxed)))
     }
 
     /// Whether it was noticed that a stream went back.
     pub(super) fn any_went_back(&self) -> bool {
-        self.0.iter().any(|seen| seen.went_back.load(Ordering::Relaxed))
+        self.streams.iter().any(|seen| seen.went_back_from.load(Ordering::Relaxed) > 0)
     }
 
     /// Lets what comes from here on count from the sequence `last`, where a stream that went back ends now.
     pub(super) fn rewind(&self, stream: Stream, last: u64) {
         if let Some(seen) = self.of(stream) {
+            self.rewinds.fetch_add(1, Ordering::Relaxed);
             seen.highest.store(last, Ordering::Relaxed);
-            seen.went_back.store(false, Ordering::Relaxed);
+            seen.went_back_from.store(0, Ordering::Relaxed);
         }
     }
 
     fn of(&self, stream: Stream) -> Option<&Seen> {
-        Stream::ALL.iter().position(|each| *each == stream).and_then(|position| self.0.get(position))
+        Stream::ALL.iter().position(|each| *each == stream).and_then(|position| self.streams.get(position))
     }
 }

@@ -92,7 +92,7 @@ impl Transport for NatsTransport {
     }
 
     async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
-        self.js_purge(stream.name(), filter.as_str()).await
+        self.purge_messages(stream.name(), filter.as_str()).await
     }
 
     async fn delete(&self, stream: Stream, message: &Stored) -> Result<(), BusError> {
@@ -196,7 +196,7 @@ impl Transport for NatsTransport {
         let Some(subjects) = self.over_connection(OBJECT_MAX, sha256, subjects).await? else { return Ok(()) };
         for subject in subjects {
             self.require_connection(generation)?;
-            self.js_purge(&format!("OBJ_{}", store.name()), &subject).await?;
+            self.purge_messages(&format!("OBJ_{}", store.name()), &subject).await?;
         }
         Ok(())
     }

@@ -6,9 +6,11 @@ use bus::{BusError, Read};
 use contract::command::{ControlReason, Verb};
 use contract::commit::{Commit, CommitMeta};
 use contract::event::Event;
+use contract::ids::CallAttempt;
 use contract::repair::RepairReply;
 use contract::streams::Stream;
-use contract::subject;
+use contract::subject::{self, SessionKey};
+use contract::{CallId, SessionId};
 
 use crate::world::{World, drain, first_model_call, key, next_code};
 
@@ -83,6 +85,36 @@ async fn stream_replaced_behind_a_connection_that_stays_queues_are_reset_and_wor
     world.server.replace(&empty);
     world.wait_for_message(Stream::Model, &first_model_call()).await;
     assert!(world.bus.last_queue_reset().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_replaced_and_grown_past_its_old_end_is_noticed_by_a_write() {
+    let mut world = World::new().await;
+    let empty = world.server.backup(&[Stream::Model]);
+    let _orchestrator = world.orchestrator().await;
+    world.start().await;
+    world.send_message("Hello").await;
+    world.wait_for_message(Stream::Model, &first_model_call()).await;
+    // The resume publishes the open call again, with a sequence that was given out before.
+    world.control(Verb::Pause).await;
+    world.server.replace(&empty);
+    world.control(Verb::Resume).await;
+    let published = world.wait_for_message(Stream::Model, &first_model_call()).await;
+    assert_eq!(published.seq, 1);
+    // Before the streams are looked at, others have stored more than was lost.
+    for other in 0..20 {
+        let session = SessionKey { session: SessionId::new(&format!("other{other}")).unwrap(), ..key() };
+        let call = CallAttempt { call: CallId::model(1, 1), attempt: 1 };
+        let at = subject::model_item(&session, &call);
+        world.bus.transport().append(&at, false, Vec::new(), "{}".into()).await.unwrap();
+    }
+    // Long before the streams are looked at anyway; the time is virtual.
+    let mut looks = 0;
+    while world.bus.last_queue_reset().await.unwrap().is_none() {
+        looks += 1;
+        assert!(looks < 400, "nobody noticed it");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

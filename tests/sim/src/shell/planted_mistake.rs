@@ -293,6 +293,10 @@ impl Transport for FaultyBus {
         self.bus.transport().rewound().await
     }
 
+    fn may_be_rewound(&self) -> bool {
+        self.bus.transport().may_be_rewound()
+    }
+
     async fn server_time(&self) -> Result<Timestamp, BusError> {
         self.bus.transport().server_time().await
     }
