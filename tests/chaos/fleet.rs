@@ -128,6 +128,7 @@ impl LoadedFleet {
             step: trial.step.name.to_owned(),
             target: trial.target.to_string(),
             fault: trial.fault.to_string(),
+            stream: None,
             wrong: None,
             resumed_ms: 0,
             others: 0,

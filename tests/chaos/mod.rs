@@ -100,6 +100,7 @@ fn report_with_a_failed_trial_names_the_violation() -> anyhow::Result<()> {
         step: "a model call comes".to_owned(),
         target: "service".to_owned(),
         fault: fault.to_owned(),
+        stream: None,
         wrong: wrong.map(str::to_owned),
         resumed_ms,
         others: 1,

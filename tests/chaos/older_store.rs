@@ -59,12 +59,13 @@ struct Copies {
 }
 
 impl Copies {
-    async fn new(servers: &Servers, rng: &mut Rng) -> anyhow::Result<Self> {
+    /// Copies of the only server, or of the stream of this number of a cluster.
+    async fn new(servers: &Servers, number: usize) -> anyhow::Result<Self> {
         let source = if servers.one().is_ok() {
             Source::Server(TempDir::with_prefix("ailoop-copies-")?)
         } else {
             let config = NatsConfig { url: servers.urls().join(","), ..NatsConfig::default() };
-            Source::Stream(STREAMS[rng.index(STREAMS.len() as u64)], Box::new(NatsTransport::connect(&config).await?))
+            Source::Stream(STREAMS[number % STREAMS.len()], Box::new(NatsTransport::connect(&config).await?))
         };
         Ok(Self { source, taken: Vec::new() })
     }
@@ -132,17 +133,17 @@ pub(crate) async fn inject(
     deadline: Instant,
     row: &mut Row,
 ) -> anyhow::Result<()> {
-    let seed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos();
-    let mut rng = Rng::new(seed.into());
-    let mut snapshots = Copies::new(&fleet.fixture.servers, &mut rng).await?;
+    let number: usize = session.trim_start_matches(|c: char| !c.is_ascii_digit()).parse()?;
+    let mut snapshots = Copies::new(&fleet.fixture.servers, number).await?;
     snapshots.take(&fleet.fixture.servers).await?;
     let reached = snapshots.take_until(&fleet.fixture.servers, reached, deadline).await?;
+    let mut rng = Rng::new(reached.at.duration_since(SystemTime::UNIX_EPOCH)?.subsec_nanos().into());
     let (copied, copy) = snapshots.taken[rng.index(snapshots.taken.len() as u64)].clone();
 
     // The users end here: they would wait for commands that are lost.
     session_task.shutdown().await;
     let others = fleet.abort_others().await;
-    let (mut lost, mut what) = ((true, true), "the store".to_owned());
+    let (mut lost, mut what, mut lost_since) = ((true, true), "the store".to_owned(), Some(copied));
     match (copy, &snapshots.source) {
         (Copied::Store(copy), _) => fleet.fixture.put_store_back(&copy, step.service, reached.number).await?,
         (Copied::Stream(copy, chunks), Source::Stream(name, nats)) => {
@@ -151,6 +152,9 @@ pub(crate) async fn inject(
             let loses_log = matches!(*name, "AI_LOOP_LOG" | "AI_LOOP_CONTROL");
             lost = (loses_log, matches!(*name, "AI_LOOP_LOG" | "KV_ai_loop_claims"));
             what = format!("{name} alone");
+            // What is accepted is in the log.
+            lost_since = lost_since.filter(|_| *name == "AI_LOOP_LOG");
+            row.stream = Some((*name).to_owned());
         }
         (Copied::Stream(..), Source::Server(_)) => anyhow::bail!("a stream was copied of a server"),
     }
@@ -162,7 +166,7 @@ pub(crate) async fn inject(
     all.retain(|name| *name == session || others.contains(*name));
     let begun_after_copy: BTreeSet<String> = starts
         .iter()
-        .filter(|(_, accepted)| accepted.is_none_or(|accepted| accepted >= copied))
+        .filter(|(_, accepted)| accepted.is_none_or(|accepted| lost_since.is_some_and(|since| accepted >= since)))
         .map(|(name, _)| name.clone())
         .collect();
     let (loses_log, loses_claims) = lost;

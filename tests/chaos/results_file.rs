@@ -31,6 +31,9 @@ pub(crate) struct Row {
     pub(crate) step: String,
     pub(crate) target: String,
     pub(crate) fault: String,
+    /// The only stream that came back older.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) stream: Option<String>,
     /// The violated rule; `None` if the trial passed.
     pub(crate) wrong: Option<String>,
     /// Milliseconds from the fault to the next commit of the session.

@@ -42,29 +42,13 @@ impl ParsedNotification {
     }
 }
 
+#[allow(clippy::wildcard_enum_match_arm, reason = "a reader names the topics that it reads")]
 fn parse_content(topic: &str, data: &str) -> Option<NotificationContent> {
     match Topic::parse(topic)? {
         Topic::AiChunkReceived => serde_json::from_str(data).ok().map(NotificationContent::Chunk),
         Topic::ToolCallProgress => serde_json::from_str(data).ok().map(NotificationContent::Progress),
         Topic::ToolCallPartial => None,
-        Topic::SessionStarted
-        | Topic::SessionEnded
-        | Topic::UserProcessed
-        | Topic::AiFullReceived
-        | Topic::AiCutReceived
-        | Topic::ToolCallIdentified
-        | Topic::ToolCallWaiting
-        | Topic::ToolCallResult
-        | Topic::StatusPaused
-        | Topic::StatusResumed
-        | Topic::ContinuationProgress
-        | Topic::TurnCompleted
-        | Topic::GateOpened
-        | Topic::GateClosed
-        | Topic::Configured
-        | Topic::ContextPruned
-        | Topic::ContextCleared
-        | Topic::Error => {
+        _ => {
             let tagged = format!(r#"{{"type":"{topic}","data":{data}}}"#);
             serde_json::from_str(&tagged).ok().map(|event| NotificationContent::Event(Box::new(event)))
         }

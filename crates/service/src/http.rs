@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use axum::http::Request;
 use contract::backoff::Backoff;
 use hyper::body::Incoming;
 use hyper::rt::{Read, Write};
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -175,14 +176,14 @@ impl Session {
     async fn serve_http1(self, io: impl Read + Write + Unpin + Send + 'static) {
         let Self { router, connection, keep_alive, deadline, ending } = self;
         let service = service_fn(|request| call(&router, &connection, request));
-        let served = hyper::server::conn::http1::Builder::new()
+        let served = http1::Builder::new()
             .timer(TokioTimer::new())
             // hyper counts the time between two requests too. The first one must be there before the deadline.
             .header_read_timeout(keep_alive)
             .max_buf_size(HEAD_BYTES_MAX)
             .serve_connection(io, service)
             .with_upgrades();
-        drive(served, &connection, deadline, ending).await;
+        drive(served, http1::UpgradeableConnection::graceful_shutdown, &connection, deadline, ending).await;
     }
 
     async fn serve_http2(self, io: impl Read + Write + Unpin + Send + 'static, streams_max: u32) {
@@ -190,7 +191,7 @@ impl Session {
         // hyper gives each stream a task of its own, so the service owns what it needs.
         let own = connection.clone();
         let service = service_fn(move |request| call(&router, &own, request));
-        let served = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+        let served = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
@@ -200,7 +201,7 @@ impl Session {
             .initial_connection_window_size(WINDOW_BYTES)
             .max_send_buf_size(SEND_BYTES_MAX)
             .serve_connection(io, service);
-        drive(served, &connection, deadline, ending).await;
+        drive(served, http2::Connection::graceful_shutdown, &connection, deadline, ending).await;
     }
 }
 
@@ -208,34 +209,6 @@ impl Session {
 fn is_of_one_connection(error: &io::Error) -> bool {
     let kinds = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionRefused, io::ErrorKind::ConnectionReset];
     kinds.contains(&error.kind())
-}
-
-/// A connection that can be asked to end.
-trait Graceful: Future<Output = Result<(), hyper::Error>> {
-    fn shutdown(self: std::pin::Pin<&mut Self>);
-}
-
-impl<I, S> Graceful for hyper::server::conn::http1::UpgradeableConnection<I, S>
-where
-    S: hyper::service::HttpService<Incoming, ResBody = Body>,
-    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    I: Read + Write + Unpin + Send + 'static,
-{
-    fn shutdown(self: std::pin::Pin<&mut Self>) {
-        self.graceful_shutdown();
-    }
-}
-
-impl<I, S> Graceful for hyper::server::conn::http2::Connection<I, S, TokioExecutor>
-where
-    S: hyper::service::HttpService<Incoming, ResBody = Body>,
-    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    S::Future: Send + 'static,
-    I: Read + Write + Unpin,
-{
-    fn shutdown(self: std::pin::Pin<&mut Self>) {
-        self.graceful_shutdown();
-    }
 }
 
 fn call(
@@ -255,7 +228,13 @@ fn call(
 }
 
 /// Serves a connection to its end, which comes by itself, or for a reason of ours.
-async fn drive(served: impl Graceful, connection: &Arc<Connection>, deadline: Instant, ending: CancellationToken) {
+async fn drive<C: Future<Output = Result<(), hyper::Error>>>(
+    served: C,
+    shut_down: fn(Pin<&mut C>),
+    connection: &Arc<Connection>,
+    deadline: Instant,
+    ending: CancellationToken,
+) {
     let mut served = pin!(served);
     let mut deadline = pin!(tokio::time::sleep_until(deadline));
     let mut watches = true;
@@ -272,14 +251,14 @@ async fn drive(served: impl Graceful, connection: &Arc<Connection>, deadline: In
         };
         if reason.is_empty() {
             // Requests under way are answered; whoever owns the tasks cuts off what takes too long.
-            served.as_mut().shutdown();
+            shut_down(served.as_mut());
             let _ = served.await;
             return;
         }
         watches = false;
         if connection.is_pending() {
             telemetry::metric::connection_closed(connection.protocol(), reason);
-            served.as_mut().shutdown();
+            shut_down(served.as_mut());
             // An answer under way may still go out.
             let _ = tokio::time::timeout(CLOSE_MAX, served).await;
             return;

@@ -1,10 +1,9 @@
 //! Tasks that have a name, an owner and an end: the one place where tasks are spawned.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
-use std::task::Poll;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -32,7 +31,7 @@ impl Tasks {
         tokio::spawn(self.tracker.track_future(async move {
             tokio::select! {
                 () = overdue.cancelled() => tracing::warn!(task = name, "did not end in time, cut off"),
-                panicked = survives(task) => if panicked {
+                ended = AssertUnwindSafe(task).catch_unwind() => if ended.is_err() {
                     tracing::error!(task = name, "panicked");
                 },
             }
@@ -60,17 +59,6 @@ impl Tasks {
         }
         in_time
     }
-}
-
-/// Runs a future; `true` when it panicked.
-async fn survives(task: impl Future<Output = ()>) -> bool {
-    let mut task = pin!(task);
-    std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(cx))) {
-        Ok(Poll::Pending) => Poll::Pending,
-        Ok(Poll::Ready(())) => Poll::Ready(false),
-        Err(_) => Poll::Ready(true),
-    })
-    .await
 }
 
 #[cfg(test)]

@@ -25,7 +25,6 @@ use crate::features;
 use crate::library::Library;
 use crate::placeholders::PROMPT_BYTES_MAX;
 use crate::proposed_model::ProposedModel;
-use crate::reply_cache::{CachedReply, ReplyCache};
 
 /// Longest serialised reply in bytes, below the default limit of nats-server. A prompt of control characters takes six
 /// bytes for each. A reply that cannot be sent would block all commands of the session.
@@ -45,7 +44,6 @@ pub struct Catalog {
     /// The default model of the composer's own settings.
     configured_model: Option<String>,
     proposed_model: ProposedModel,
-    replies: ReplyCache,
     mark: ConfigurationMark,
 }
 
@@ -86,7 +84,6 @@ impl Catalog {
             models.check_judge(&models_file, &entry.continuation)?;
         }
         let configured_model = config.default_model.clone().filter(|model| !model.is_empty());
-        let (proposed_model, replies) = (ProposedModel::default(), ReplyCache::default());
         let texts = [(agents::FILE, agents_file.text.as_str()), (models::FILE, models_file.text.as_str())];
         let texts = texts.into_iter().chain(library.texts());
         let fingerprint = fingerprint(texts, &features, configured_model.as_deref());
@@ -100,8 +97,7 @@ impl Catalog {
             library,
             features,
             configured_model,
-            proposed_model,
-            replies,
+            proposed_model: ProposedModel::default(),
             mark,
         };
         for warning in catalog.warnings() {
@@ -163,14 +159,9 @@ impl Catalog {
         self.agents.warnings.iter().chain(&self.models.warnings).map(String::as_str)
     }
 
-    /// Composes the reply to a serialised request, or takes it from the cache. Returns `None` if the reply cannot be
-    /// serialised. The span is a child of `trace`.
+    /// Composes the reply to a serialised request. Returns `None` if the reply cannot be serialised. The span is a child
+    /// of `trace`.
     pub fn compose_bytes(&self, request: &Bytes, trace: Option<TraceContext>) -> Option<Bytes> {
-        if let Some(cached) = self.replies.get(request) {
-            let span = compose_span(&cached.agent, trace);
-            telemetry::span::composed(&span, &cached.fingerprint, cached.prompt_bytes, cached.components);
-            return Some(cached.body);
-        }
         let parsed: ComposeRequest = match serde_json::from_slice(request) {
             Ok(parsed) => parsed,
             Err(error) => {
@@ -187,18 +178,6 @@ impl Catalog {
             );
             let refused = ComposeReply::Refused { code: ErrorCode::TooLarge, message };
             return serde_json::to_vec(&refused).ok().map(Bytes::from);
-        }
-        if let ComposeReply::Composed(composed) = reply
-            && self.is_lasting(&parsed)
-        {
-            let cached = CachedReply {
-                body: body.clone(),
-                agent: agent_label(&parsed).to_owned(),
-                fingerprint: composed.fingerprint,
-                prompt_bytes: composed.prompt.len(),
-                components: composed.components.len(),
-            };
-            self.replies.put(request, cached);
         }
         Some(body)
     }
@@ -323,12 +302,6 @@ impl Catalog {
             streaming: ai_config.streaming,
             fallbacks: self.models.fallbacks(model).iter().map(fallback).collect(),
         })
-    }
-
-    /// Whether the reply to a request is the same as long as the catalog is. What is proposed may change.
-    fn is_lasting(&self, request: &ComposeRequest) -> bool {
-        let names_model = |agent| named_model(request, agent).is_some();
-        self.has_default_model() || self.agents.find(request.agent.as_ref()).is_ok_and(names_model)
     }
 
     /// Resolves the model of the request, else of the agent, else the default.

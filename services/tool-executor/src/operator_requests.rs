@@ -6,7 +6,7 @@ use std::time::Duration;
 use bus::{Bus, BusError, Headers, RpcServer, SubscriptionEvent};
 use bytes::Bytes;
 use contract::limits::TRIAL_TIME_MAX;
-use contract::tool::{EffectClass, Outcome, ToolSpec, header};
+use contract::tool::{Outcome, ToolSpec, header};
 use contract::tool_request::{ToolReplicaStats, ToolRequest, ToolResponse, ToolTrial, TrialResult};
 use contract::{ErrorCode, TenantId, ToolName, subject};
 use futures::{FutureExt, StreamExt};
@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::Clock;
-use crate::call::tool_reply::{ToolAnswer, ToolReply, parse_reply, truncate, unknown_answer};
+use crate::call::tool_reply::{ToolAnswer, ToolReply, parse_reply, truncate};
 use crate::schemas::Schemas;
 
 /// Bytes of the last error of a replica that are passed on.
@@ -181,8 +181,5 @@ impl OperatorRequests {
 
 /// The answer of a call whose reply did not come.
 fn lost(spec: &ToolSpec, why: &str) -> ToolAnswer {
-    match spec.effect {
-        EffectClass::Pure => ToolAnswer::new(Outcome::Timeout, why),
-        EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown_answer(why),
-    }
+    ToolAnswer::new(Outcome::Timeout, why).or_unknown(spec.effect)
 }

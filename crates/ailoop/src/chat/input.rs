@@ -203,6 +203,7 @@ fn current_size() -> ScreenSize {
     ScreenSize { columns: usize::from(columns).max(10), rows: usize::from(rows).max(3) }
 }
 
+#[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
 fn action_of(key: KeyEvent) -> Option<KeyAction> {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     let is_alt = key.modifiers.contains(KeyModifiers::ALT);
@@ -244,22 +245,7 @@ fn action_of(key: KeyEvent) -> Option<KeyAction> {
         KeyCode::Char('f') if is_alt => KeyAction::Edit(Edit::WordRight),
         KeyCode::Char(_) if is_alt => return None,
         KeyCode::Char(c) => KeyAction::Edit(Edit::Insert(c.to_string())),
-        KeyCode::BackTab
-        | KeyCode::PageUp
-        | KeyCode::PageDown
-        | KeyCode::Insert
-        | KeyCode::F(_)
-        | KeyCode::Null
-        | KeyCode::Esc
-        | KeyCode::CapsLock
-        | KeyCode::ScrollLock
-        | KeyCode::NumLock
-        | KeyCode::PrintScreen
-        | KeyCode::Pause
-        | KeyCode::Menu
-        | KeyCode::KeypadBegin
-        | KeyCode::Media(_)
-        | KeyCode::Modifier(_) => return None,
+        _ => return None,
     };
     Some(action)
 }

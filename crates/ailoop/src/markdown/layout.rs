@@ -115,6 +115,7 @@ impl BlockFormatter {
         }
     }
 
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
     fn start(&mut self, tag: Tag<'_>) {
         match tag {
             Tag::Paragraph | Tag::HtmlBlock => self.separate(),
@@ -176,17 +177,11 @@ impl BlockFormatter {
                 self.styles.push(TextStyle::Strong);
             }
             Tag::TableRow => self.rows.push(Vec::new()),
-            Tag::TableCell
-            | Tag::FootnoteDefinition(_)
-            | Tag::DefinitionList
-            | Tag::DefinitionListTitle
-            | Tag::DefinitionListDefinition
-            | Tag::Superscript
-            | Tag::Subscript
-            | Tag::MetadataBlock(_) => {}
+            _ => {}
         }
     }
 
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the library's kinds are many and not ours to count")]
     fn end(&mut self, tag: TagEnd) {
         match tag {
             TagEnd::Paragraph | TagEnd::HtmlBlock => self.end_paragraph(),
@@ -225,14 +220,7 @@ impl BlockFormatter {
                 let columns = self.layout.columns.saturating_sub(self.indent());
                 self.emit(format_table(&rows, columns));
             }
-            TagEnd::TableRow
-            | TagEnd::FootnoteDefinition
-            | TagEnd::DefinitionList
-            | TagEnd::DefinitionListTitle
-            | TagEnd::DefinitionListDefinition
-            | TagEnd::Superscript
-            | TagEnd::Subscript
-            | TagEnd::MetadataBlock(_) => {}
+            _ => {}
         }
     }
 

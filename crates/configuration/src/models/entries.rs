@@ -183,13 +183,17 @@ pub struct ModelEntry {
 }
 
 /// The same model at another provider.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "alternative")]
 pub struct Alternative {
     /// Who serves it: a key of `providers`.
     pub provider: String,
     /// Its name in that provider's words; as at the first one where none is given.
+    #[serde(default)]
     pub model: Option<String>,
     /// What it costs there; as at the first one where none are given.
+    #[serde(default)]
     pub prices: Option<Prices>,
 }
 

@@ -144,8 +144,8 @@ struct ModelShape {
     prices: Option<Prices>,
     /// Where else the same model is served, in the order in which it is asked there when it cannot be had.
     #[serde(default)]
-    #[schemars(with = "Vec<AlternativeShape>", length(max = ALTERNATIVES_MAX))]
-    alternatives: Vec<Spanned<AlternativeShape>>,
+    #[schemars(with = "Vec<Alternative>", length(max = ALTERNATIVES_MAX))]
+    alternatives: Vec<Spanned<Alternative>>,
     /// The id of the model that answers in its place when a request is too long for it.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
@@ -164,21 +164,6 @@ struct ModelShape {
     #[serde(default)]
     #[schemars(with = "AiConfig")]
     ai_config: Option<Spanned<AiConfig>>,
-}
-
-/// The same model at another provider.
-#[derive(Deserialize, JsonSchema, Clone)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "alternative")]
-struct AlternativeShape {
-    /// Who serves it: a key of `providers`.
-    provider: String,
-    /// Its name in that provider's words; as at the first one where none is given.
-    #[serde(default)]
-    model: Option<String>,
-    /// What it costs there; as at the first one where none are given.
-    #[serde(default)]
-    prices: Option<Prices>,
 }
 
 /// What a kind of provider cannot do without, in a schema's words.
@@ -366,7 +351,7 @@ fn model(file: &TextFile, id: &str, entry: ModelShape, warnings: &mut Vec<String
         settings,
         prompt_variant: entry.prompt_variant,
         prices: entry.prices,
-        alternatives: entry.alternatives.into_iter().map(|other| other.value.into()).collect(),
+        alternatives: entry.alternatives.into_iter().map(|other| other.value).collect(),
         context_fallback: entry.context_fallback.map(|id| id.value),
         fallbacks: entry.fallbacks.into_iter().map(|fallback| fallback.value).collect(),
         continuation: entry.continuation_config.check(file, warnings)?,
@@ -375,18 +360,12 @@ fn model(file: &TextFile, id: &str, entry: ModelShape, warnings: &mut Vec<String
     })
 }
 
-impl From<AlternativeShape> for Alternative {
-    fn from(AlternativeShape { provider, model, prices }: AlternativeShape) -> Self {
-        Self { provider, model, prices }
-    }
-}
-
 /// Every alternative is at a provider that is there.
 fn check_alternatives(
     file: &TextFile,
     providers: &BTreeSet<String>,
     id: &str,
-    list: &[Spanned<AlternativeShape>],
+    list: &[Spanned<Alternative>],
 ) -> Result<(), ConfigError> {
     for (index, other) in list.iter().enumerate() {
         let provider = &other.value.provider;

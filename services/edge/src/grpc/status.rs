@@ -59,47 +59,24 @@ pub(crate) fn to_status(error: &ApiError) -> Status {
     status
 }
 
+/// The code that goes with the status of HTTP, or a closer one.
+#[allow(clippy::wildcard_enum_match_arm, reason = "HTTP has a status for every code")]
 fn to_grpc_code(code: &ErrorCode) -> Code {
-    let rows: [(&[ErrorCode], Code); 10] = [
-        (
-            &[ErrorCode::BadRequest, ErrorCode::TooLarge, ErrorCode::EmptyMessage, ErrorCode::InvalidArguments],
-            Code::InvalidArgument,
-        ),
-        (
-            &[
-                ErrorCode::UnknownAgent,
-                ErrorCode::UnknownBudget,
-                ErrorCode::UnknownCall,
-                ErrorCode::UnknownDeadLetter,
-                ErrorCode::UnknownFeature,
-                ErrorCode::UnknownMail,
-                ErrorCode::UnknownModel,
-                ErrorCode::UnknownSession,
-                ErrorCode::UnknownTool,
-            ],
-            Code::NotFound,
-        ),
-        (
-            &[
-                ErrorCode::SessionEnded,
-                ErrorCode::NotNow,
-                ErrorCode::GateClosed,
-                ErrorCode::StaleCommand,
-                ErrorCode::ApprovalNeeded,
-                ErrorCode::ApprovalRequired,
-            ],
-            Code::FailedPrecondition,
-        ),
-        (&[ErrorCode::SessionExists], Code::AlreadyExists),
-        (&[ErrorCode::Unauthorized], Code::Unauthenticated),
-        (&[ErrorCode::Forbidden], Code::PermissionDenied),
-        (&[ErrorCode::Overloaded, ErrorCode::TooManyWaiting, ErrorCode::SlowClient], Code::ResourceExhausted),
-        (
-            &[ErrorCode::Unavailable, ErrorCode::SessionMoved, ErrorCode::NatsUnreachable, ErrorCode::Draining],
-            Code::Unavailable,
-        ),
-        (&[ErrorCode::Resync], Code::OutOfRange),
-        (&[ErrorCode::HistoryLost], Code::DataLoss),
-    ];
-    rows.iter().find(|(codes, _)| codes.contains(code)).map_or(Code::Internal, |(_, code)| *code)
+    match code {
+        ErrorCode::SessionExists => Code::AlreadyExists,
+        ErrorCode::ApprovalRequired => Code::FailedPrecondition,
+        ErrorCode::UnknownMethod => Code::Unimplemented,
+        ErrorCode::Resync => Code::OutOfRange,
+        ErrorCode::HistoryLost => Code::DataLoss,
+        code => match crate::http::to_status(code).as_u16() {
+            400 | 413 => Code::InvalidArgument,
+            401 => Code::Unauthenticated,
+            403 => Code::PermissionDenied,
+            404 => Code::NotFound,
+            409 => Code::FailedPrecondition,
+            429 => Code::ResourceExhausted,
+            502 | 503 => Code::Unavailable,
+            _ => Code::Internal,
+        },
+    }
 }

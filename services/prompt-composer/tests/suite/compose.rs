@@ -200,7 +200,7 @@ fn bytes(request: &ComposeRequest) -> Bytes {
 }
 
 #[test]
-fn cached_reply_equals_a_composed_one() {
+fn reply_as_bytes_equals_a_composed_one() {
     let world = World::new();
     let catalog = Catalog::read(&world.config).unwrap();
     let tool = |name: &str, version: &str| {
@@ -249,10 +249,6 @@ fn cached_reply_equals_a_composed_one() {
             && !prompt(&compose_request[4]).contains("ZOO INSTRUCTIONS")
     );
 
-    // The same bytes get the same reply, without a copy. An invalid request is refused each time.
-    let (first, again) =
-        (catalog.compose_bytes(&bytes(&base), None).unwrap(), catalog.compose_bytes(&bytes(&base), None).unwrap());
-    assert!(std::ptr::eq(first.as_ptr(), again.as_ptr()));
     let expect_refusal = catalog.compose_bytes(&Bytes::from_static(b"{"), None).unwrap();
     let expect_refusal: ComposeReply = serde_json::from_slice(&expect_refusal).unwrap();
     assert!(matches!(expect_refusal, ComposeReply::Refused { code: ErrorCode::BadRequest, .. }));

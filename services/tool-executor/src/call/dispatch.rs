@@ -7,7 +7,7 @@ use bus::call::OpenCall;
 use bus::{Bus, BusError, CallStatus, Headers, Subscription, SubscriptionEvent};
 use bytes::Bytes;
 use contract::subject::{self, SessionKey};
-use contract::tool::{EffectClass, Outcome, ToolItem, header};
+use contract::tool::{Outcome, ToolItem, header};
 use contract::{ErrorCode, limits};
 use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
@@ -290,17 +290,13 @@ impl Dispatch<'_> {
         self.work.item.effect.may_repeat()
     }
 
-    /// The outcome of a silent call is unknown, unless the tool is pure. A model that repeats an idempotent call makes
-    /// another call with another key, so only a pure call may be reported as a plain timeout.
+    /// The answer of a call that fell silent.
     fn timeout_answer(&self, call_deadline: &CallDeadline<'_>) -> ToolAnswer {
         let text = match call_deadline.silent_for() {
             Some(silence) => format!("silent for {} seconds after it showed progress", silence.as_secs_f64().ceil()),
             None => format!("no answer within {} seconds", self.timeout.as_secs_f64().ceil()),
         };
-        match self.work.item.effect {
-            EffectClass::Pure => ToolAnswer::new(Outcome::Timeout, text),
-            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown_answer(&text),
-        }
+        ToolAnswer::new(Outcome::Timeout, text).or_unknown(self.work.item.effect)
     }
 
     /// No replica serves the tool now; an earlier try may have taken effect.
@@ -319,29 +315,17 @@ impl Dispatch<'_> {
 
     fn replica_gone_answer(&self, resends: u32) -> ToolAnswer {
         let text = format!("the tool's process ended while it worked on the call ({} times)", resends + 1);
-        match self.work.item.effect {
-            EffectClass::Pure => ToolAnswer::error(ErrorCode::Unavailable, text),
-            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown_answer(&text),
-        }
+        ToolAnswer::error(ErrorCode::Unavailable, text).or_unknown(self.work.item.effect)
     }
 
     fn connection_lost_answer(&self) -> ToolAnswer {
-        match self.work.item.effect {
-            EffectClass::Pure => {
-                ToolAnswer::error(ErrorCode::Unavailable, "the tool could not be reached: the connection was lost")
-            }
-            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => {
-                unknown_answer("the connection to NATS broke while the call ran, and its answer may be lost")
-            }
-        }
+        let text = "the connection to NATS broke while the call ran, and its answer may be lost";
+        ToolAnswer::error(ErrorCode::Unavailable, text).or_unknown(self.work.item.effect)
     }
 
     fn not_held_answer(&self) -> ToolAnswer {
         let text = "no replica of the tool has the call: it was lost on its way, or its answer was";
-        match self.work.item.effect {
-            EffectClass::Pure => ToolAnswer::error(ErrorCode::Unavailable, text),
-            EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown_answer(text),
-        }
+        ToolAnswer::error(ErrorCode::Unavailable, text).or_unknown(self.work.item.effect)
     }
 }
 

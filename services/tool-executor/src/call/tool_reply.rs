@@ -36,6 +36,12 @@ impl ToolAnswer {
     pub(crate) fn error(code: ErrorCode, content: impl Into<String>) -> Self {
         Self { outcome: Outcome::Error, content: content.into(), code: Some(code) }
     }
+
+    /// This answer of a call that did not end well, if its tool has no effect. The outcome of any other call is unknown: a
+    /// model that repeats an idempotent call makes another one with another key.
+    pub(crate) fn or_unknown(self, effect: EffectClass) -> Self {
+        if effect.takes_effect() { unknown_answer(&self.content) } else { self }
+    }
 }
 
 /// Builds the answer of a call whose outcome is unknown.
@@ -61,11 +67,8 @@ pub(crate) fn parse_reply(message: &CoreMessage, effect: EffectClass) -> ToolRep
         (None, Ok(body)) => ToolAnswer::new(Outcome::Ok, body),
         (None, Err(_)) => {
             let text = format!("the tool answered with {} bytes that are not UTF-8 text", message.payload.len());
-            match effect {
-                EffectClass::Pure => ToolAnswer::error(ErrorCode::ToolError, text),
-                // After an error a model calls again, which could repeat the effect.
-                EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => unknown_answer(&text),
-            }
+            // After an error a model calls again, which could repeat the effect.
+            ToolAnswer::error(ErrorCode::ToolError, text).or_unknown(effect)
         }
     })
 }
