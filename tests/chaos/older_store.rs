@@ -37,7 +37,7 @@ const COPY_EVERY: Duration = Duration::from_millis(150);
 const STREAMS: [&str; 6] =
     ["AI_LOOP_CONTROL", "AI_LOOP_LOG", "AI_LOOP_TIMER", "AI_LOOP_MODEL", "AI_LOOP_TOOL", "KV_ai_loop_claims"];
 
-/// What is copied.
+/// The store or the stream that is copied.
 enum Source {
     /// The store of the only server.
     Server(TempDir),
@@ -45,7 +45,7 @@ enum Source {
     Stream(&'static str, Box<NatsTransport>),
 }
 
-/// A copy.
+/// A copy of a store or of a stream.
 #[derive(Debug, Clone)]
 enum Copied {
     Store(PathBuf),
