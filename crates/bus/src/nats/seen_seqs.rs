@@ -7,13 +7,13 @@ use contract::streams::Stream;
 /// What was seen of each stream, in the order of [`Stream::ALL`].
 #[derive(Debug)]
 pub(super) struct SeenSeqs {
-    streams: Vec<Seen>,
+    streams: Vec<SeenStream>,
     /// How many rewinds were dealt with. A write that was sent before the last one proves nothing.
     rewinds: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenStream {
     /// The highest sequence; 0: none.
     highest: AtomicU64,
     /// The highest sequence when a message got one that was given out before; 0: none did. Later the stream may have
@@ -29,7 +29,7 @@ pub(super) struct Before {
 
 impl Default for SeenSeqs {
     fn default() -> Self {
-        Self { streams: Stream::ALL.iter().map(|_| Seen::default()).collect(), rewinds: AtomicU64::new(0) }
+        Self { streams: Stream::ALL.iter().map(|_| SeenStream::default()).collect(), rewinds: AtomicU64::new(0) }
     }
 }
 
@@ -79,7 +79,7 @@ impl SeenSeqs {
         }
     }
 
-    fn of(&self, stream: Stream) -> Option<&Seen> {
+    fn of(&self, stream: Stream) -> Option<&SeenStream> {
         Stream::ALL.iter().position(|each| *each == stream).and_then(|position| self.streams.get(position))
     }
 }
