@@ -143,22 +143,21 @@ pub(crate) async fn inject(
     // The users end here: they would wait for commands that are lost.
     session_task.shutdown().await;
     let others = fleet.abort_others().await;
-    let (mut lost, mut what, mut lost_since) = ((true, true), "the store".to_owned(), Some(copied));
     match (copy, &snapshots.source) {
         (Copied::Store(copy), _) => fleet.fixture.put_store_back(&copy, step.service, reached.number).await?,
         (Copied::Stream(copy, chunks), Source::Stream(name, nats)) => {
             replace_stream(nats, name, &copy, chunks).await?;
             fleet.fixture.proxy(step.service, reached.number)?.set(Mode::Open);
-            let loses_log = matches!(*name, "AI_LOOP_LOG" | "AI_LOOP_CONTROL");
-            lost = (loses_log, matches!(*name, "AI_LOOP_LOG" | "KV_ai_loop_claims"));
-            what = format!("{name} alone");
-            // What is accepted is in the log.
-            lost_since = lost_since.filter(|_| *name == "AI_LOOP_LOG");
             row.stream = Some((*name).to_owned());
         }
         (Copied::Stream(..), Source::Server(_)) => anyhow::bail!("a stream was copied of a server"),
     }
     let restored = SystemTime::now();
+    // Without a name, all streams came back.
+    let only = row.stream.as_deref();
+    let is_back = |stream| only.is_none_or(|only| only == stream);
+    let (log, control, claims) = (is_back("AI_LOOP_LOG"), is_back("AI_LOOP_CONTROL"), is_back("KV_ai_loop_claims"));
+    let (loses_log, loses_claims) = (log || control, log || claims);
 
     let starts = fleet.fixture.starts.all();
     let mut all: Vec<&str> = starts.keys().map(String::as_str).collect();
@@ -166,10 +165,10 @@ pub(crate) async fn inject(
     all.retain(|name| *name == session || others.contains(*name));
     let begun_after_copy: BTreeSet<String> = starts
         .iter()
-        .filter(|(_, accepted)| accepted.is_none_or(|accepted| lost_since.is_some_and(|since| accepted >= since)))
+        // What is accepted is in the log.
+        .filter(|(_, accepted)| accepted.is_none_or(|accepted| log && accepted >= copied))
         .map(|(name, _)| name.clone())
         .collect();
-    let (loses_log, loses_claims) = lost;
     let restore = Restore { loses_log, loses_claims, begun_after_copy, copied, restored };
 
     let sessions = Sessions::new(fleet.fixture.edges.get(0), fleet.fixture.bus.clone());
@@ -184,7 +183,8 @@ pub(crate) async fn inject(
     let age = restored.duration_since(copied).unwrap_or_default();
     ensure!(
         verdict.findings.is_empty(),
-        "after a restore of a copy of {what} that is {age:?} old: {}",
+        "after a restore of a copy of {} that is {age:?} old: {}",
+        row.stream.as_deref().unwrap_or("the store"),
         verdict.findings.join("; ")
     );
     judge::requests(&fleet.model.server.requests())?;

@@ -347,8 +347,8 @@ impl Bus {
         self.serve_requests(&subject::compose(), subject::COMPOSER_QUEUE, compose, refuse).await
     }
 
-    /// As [`Bus::serve_compose`], with requests and answers as they travel, for an answerer that knows what it was
-    /// asked before by its bytes; the headers say to which trace a request belongs. `None` stays silent.
+    /// As [`Bus::serve_compose`], with requests and answers as they travel: the headers say to which trace a request
+    /// belongs, and the answerer bounds the bytes of its answer. `None` stays silent.
     pub async fn serve_compose_bytes<F>(&self, compose: F) -> Result<RpcServer, BusError>
     where
         F: Fn(&CoreMessage) -> Option<Bytes> + Send + Sync + 'static,

@@ -7,7 +7,8 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use tokio::time::Instant;
 
-/// Values for which a cache makes room at first. With so few it has one part only, so that a value may take nearly all of it.
+/// Values for which a cache makes room at first. With so few it has one part only, so that a value may take nearly all
+/// of it.
 const VALUES_EXPECTED: usize = 16;
 
 /// Values by key, of a limited age and bounded by their bytes.
@@ -44,8 +45,8 @@ impl<K: Eq + Hash, V: Clone> Fresh<K, V> {
         self.values.get(key).filter(|entry| entry.at.elapsed() <= self.age_max).map(|entry| entry.value)
     }
 
-    /// Keeps a value that was asked for at `at`, and takes so many bytes with its key. One that takes
-    /// more than nearly all that there is is not kept.
+    /// Keeps a value that was asked for at `at`, and takes so many bytes with its key. One that takes more than nearly all
+    /// of the cache is not kept.
     pub fn put(&self, key: K, value: V, bytes: usize, at: Instant) {
         self.values.insert(key, Entry { value, bytes, at });
     }

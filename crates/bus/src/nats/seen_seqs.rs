@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::streams::Stream;
 
+const STREAMS: usize = Stream::ALL.len();
+
 /// What was seen of each stream, in the order of [`Stream::ALL`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SeenSeqs {
-    streams: Vec<SeenStream>,
+    streams: [SeenStream; STREAMS],
     /// How many rewinds were dealt with. A write that was sent before the last one proves nothing.
     rewinds: AtomicU64,
 }
@@ -23,14 +25,8 @@ struct SeenStream {
 
 /// The highest sequence of each stream before an append.
 pub(super) struct Before {
-    highest: Vec<u64>,
+    highest: [u64; STREAMS],
     rewinds: u64,
-}
-
-impl Default for SeenSeqs {
-    fn default() -> Self {
-        Self { streams: Stream::ALL.iter().map(|_| SeenStream::default()).collect(), rewinds: AtomicU64::new(0) }
-    }
 }
 
 impl SeenSeqs {
@@ -43,8 +39,9 @@ impl SeenSeqs {
 
     /// The state before an append.
     pub(super) fn before(&self) -> Before {
-        let rewinds = self.rewinds.load(Ordering::Relaxed);
-        Before { highest: self.streams.iter().map(|seen| seen.highest.load(Ordering::Relaxed)).collect(), rewinds }
+        // First: whoever knows the last rewind has the sequences after it.
+        let rewinds = self.rewinds.load(Ordering::Acquire);
+        Before { highest: self.streams.each_ref().map(|seen| seen.highest.load(Ordering::Relaxed)), rewinds }
     }
 
     /// Notes the sequence of a message that was stored after `before`, in a stream by the server's name of it. Buckets
@@ -73,9 +70,9 @@ impl SeenSeqs {
     /// Lets what comes from here on count from the sequence `last`, where a stream that went back ends now.
     pub(super) fn rewind(&self, stream: Stream, last: u64) {
         if let Some(seen) = self.of(stream) {
-            self.rewinds.fetch_add(1, Ordering::Relaxed);
             seen.highest.store(last, Ordering::Relaxed);
             seen.went_back_from.store(0, Ordering::Relaxed);
+            self.rewinds.fetch_add(1, Ordering::Release);
         }
     }
 
