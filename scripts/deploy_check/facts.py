@@ -40,10 +40,8 @@ def consumers():
     """(stream, durable consumer) of each queue, from crates/contract."""
     path = ROOT / "crates/contract/src/streams.rs"
     text = path.read_text()
-    streams = dict(re.findall(r'Self::(\w+) => "(AI_LOOP_\w+)"', text))
-    durables = dict(
-        re.findall(r'Self::(\w+) => "([a-z]+)"', text.split("pub const fn durable", 1)[-1].split("}", 1)[0])
-    )
+    streams = dict(re.findall(r'(\w+) = "(AI_LOOP_\w+)"', text))
+    durables = dict(re.findall(r'(\w+) = "([a-z]+)"', text.split("pub enum Queue", 1)[-1].split("}", 1)[0]))
     of_queue = dict(re.findall(r"Self::(\w+) => Stream::(\w+)", text))
     found = {(streams[of_queue[queue]], durable) for queue, durable in durables.items()}
     refuse_unless(

@@ -34,18 +34,18 @@ FOREIGN_LABELS = {
     *("namespace", "pod", "job", "instance", "le", "service_name", "service_namespace"),
     *("alertname", "alertstate", "severity"),
 }
-# How an instrument of metric.rs is called in Prometheus' text, by what makes it.
-SUFFIXES = [
-    (r"count\(names::(\w+)\)", ["_total"]),
-    (r"f64_counter\(names::(\w+)\)", ["_total"]),
-    (r"\b(?:gauge|now)\(names::(\w+)\)", [""]),
-    (r"f64_gauge\(names::(\w+)\)\.with_unit\(\"s\"\)", ["_seconds"]),
-    (r"seconds\(&meter, names::(\w+), \w+\)", ["_seconds_bucket", "_seconds_sum", "_seconds_count"]),
-]
+# How an instrument of metric.rs is called in Prometheus' text, by the function that makes it.
+SUFFIXES = {
+    **dict.fromkeys(["count", "sum"], ["_total"]),
+    **dict.fromkeys(["gauge", "balance", "ratio"], [""]),
+    "age": ["_seconds"],
+    "seconds": ["_seconds_bucket", "_seconds_sum", "_seconds_count"],
+}
+INSTRUMENT = re.compile(r"^    \w+: [\w<>]+ = (\w+)\(\"([^\"]+)\"", re.M)
 WORDS = {"and", "or", "unless", "by", "on", "ignoring", "without", "group_left", "group_right", "offset", "bool"}
 GROUPING = re.compile(r"\b(by|on|ignoring|without|group_left|group_right)\s*\(([^)]*)\)")
 MATCHERS = re.compile(r"\{([^{}]*)\}")
-REMEDY = "take the name from crates/telemetry/src/names.rs, as `/metrics` shows it"
+REMEDY = "take the name from crates/telemetry/src/metric.rs or names.rs, as `/metrics` shows it"
 
 
 def underscores(name):
@@ -62,13 +62,11 @@ def constants(text, module):
 def known_names():
     """Names of series, and names of labels, as Prometheus has them."""
     text = NAMES.read_text()
-    found, attributes = constants(text, "metric"), constants(text, "attr")
-    source = INSTRUMENTS.read_text()
     metrics = set(FOREIGN_METRICS)
-    for pattern, suffixes in SUFFIXES:
-        for constant in re.findall(pattern, source):
-            metrics.update(underscores(found[constant]) + suffix for suffix in suffixes)
-    labels = {underscores(name) for name in [*found.values(), *attributes.values()]}
+    for maker, name in INSTRUMENT.findall(INSTRUMENTS.read_text()):
+        metrics.update(underscores(name) + suffix for suffix in SUFFIXES[maker])
+    names = [*constants(text, "label").values(), *constants(text, "attr").values()]
+    labels = {underscores(name) for name in names}
     return metrics, labels | FOREIGN_LABELS
 
 

@@ -97,22 +97,9 @@ fn with_alias(schema: &mut Schema) {
 pub struct Layer {
     /// Its own fields, without the template.
     fields: ContinuationOverride,
-    template: Option<Named>,
+    template: Option<Spanned<String>>,
     /// Place of the judge in its file.
     judge_place: Option<Location>,
-}
-
-/// What a layer names, and where.
-#[derive(Debug, Clone, PartialEq)]
-struct Named {
-    name: String,
-    place: Location,
-}
-
-impl From<Spanned<String>> for Named {
-    fn from(text: Spanned<String>) -> Self {
-        Self { name: text.value, place: text.referenced }
-    }
 }
 
 /// Bundles of settings by name: those that are built in, and those of `continuation_templates`.
@@ -177,8 +164,8 @@ impl Templates {
 
     /// Refuses a layer that names a template which does not exist.
     pub fn knows(&self, file: &TextFile, layer: &Layer) -> Result<(), ConfigError> {
-        let Some(Named { name, place }) = &layer.template else { return Ok(()) };
-        self.find(name).map(|_| ()).map_err(|why| yaml::at(file, *place, why))
+        let Some(template) = &layer.template else { return Ok(()) };
+        self.find(&template.value).map(|_| ()).map_err(|why| yaml::at(file, template.referenced, why))
     }
 
     /// Those of the file.
@@ -286,7 +273,7 @@ impl Layer {
     }
 
     fn template(&self) -> Option<&str> {
-        self.template.as_ref().map(|named| named.name.as_str())
+        self.template.as_ref().map(|template| template.value.as_str())
     }
 }
 
@@ -352,7 +339,7 @@ impl ContinuationEntry {
         };
         match (Patterns::compile(&fields.over(&empty)), place) {
             (Err(error), Some(place)) => Err(yaml::at(file, place, error)),
-            (Err(_) | Ok(_), _) => Ok(Layer { fields, template: self.template.map(Named::from), judge_place }),
+            (Err(_) | Ok(_), _) => Ok(Layer { fields, template: self.template, judge_place }),
         }
     }
 }

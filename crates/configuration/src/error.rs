@@ -100,17 +100,15 @@ impl ConfigError {
     pub fn lost(path: &Path) -> Self {
         if path.is_dir() { Self::TrustLost(path.to_owned()) } else { Self::Lost(path.to_owned()) }
     }
+
+    /// The code that users see.
+    pub fn code(&self) -> ErrorCode {
+        ErrorCode::BadConfig
+    }
 }
 
 impl From<config::ConfigError> for ConfigError {
     fn from(error: config::ConfigError) -> Self {
         Self::Layers(Box::new(error))
-    }
-}
-
-impl ConfigError {
-    /// The code that users see.
-    pub fn code(&self) -> ErrorCode {
-        ErrorCode::BadConfig
     }
 }

@@ -46,7 +46,7 @@ pub struct AiConfig {
     pub tool_choice: Vec<Value>,
     /// How replies are streamed, and how long the model may be silent; each field by itself replaces the one of the
     /// layer below.
-    #[serde(skip_serializing_if = "StreamingOverride::is_empty")]
+    #[serde(skip_serializing_if = "crate::default::is_default")]
     pub streaming: StreamingOverride,
 }
 

@@ -1,7 +1,6 @@
 //! Control: what may be asked of a session, and what workers report to it.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,43 +8,50 @@ use crate::ai_config::AiConfig;
 use crate::client_tool::ClientTool;
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId};
 use crate::model::{Content, HistoryMessage, StreamingOverride};
-use crate::settings::ContinuationSettings;
 use crate::timestamp::Timestamp;
 use crate::version::{FOLD, VERSION};
+use crate::words::words;
 use crate::{ErrorCode, Json};
 
-/// The verb of a control subject.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verb {
-    /// Begin a session: its first command.
-    Start,
-    /// The user says something.
-    SendUserMessage,
-    /// Open no new call.
-    Pause,
-    /// Let a paused session open calls again.
-    Resume,
-    /// Cancel what is in flight and end.
-    Stop,
-    /// Cancel the running turn; the session goes on.
-    CancelTurn,
-    /// A person's answer to a gate.
-    Answer,
-    /// Remove all messages but the system prompt.
-    ClearHistory,
-    /// Change settings of a session that runs.
-    Configure,
-    /// A client's answer to a call of a tool that a client brought.
-    AnswerToolCall,
-    /// Result of a tool call, by an executor.
-    ProvideToolResult,
-    /// An executor's word that a call may take longer.
-    ExtendToolCall,
-    /// Reply to a model call, by a gateway.
-    ModelFinished,
-    /// Failed attempt of a model call, by a gateway.
-    ModelFailed,
+pub use crate::settings::ContinuationOverride;
+
+words! {
+    /// The verb of a control subject.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Verb {
+        /// Begin a session: its first command.
+        Start = "start",
+        /// The user says something.
+        SendUserMessage = "send_user_message",
+        /// Open no new call.
+        Pause = "pause",
+        /// Let a paused session open calls again.
+        Resume = "resume",
+        /// Cancel what is in flight and end.
+        Stop = "stop",
+        /// Cancel the running turn; the session goes on.
+        CancelTurn = "cancel_turn",
+        /// A person's answer to a gate.
+        Answer = "answer",
+        /// Remove all messages but the system prompt.
+        ClearHistory = "clear_history",
+        /// Change settings of a session that runs.
+        Configure = "configure",
+        /// A client's answer to a call of a tool that a client brought.
+        AnswerToolCall = "answer_tool_call",
+        /// Result of a tool call, by an executor.
+        ProvideToolResult = "provide_tool_result",
+        /// An executor's word that a call may take longer.
+        ExtendToolCall = "extend_tool_call",
+        /// Reply to a model call, by a gateway.
+        ModelFinished = "model_finished",
+        /// Failed attempt of a model call, by a gateway.
+        ModelFailed = "model_failed",
+    }
+
+    /// Its word in a subject.
+    fn as_str;
 }
 
 /// Who sends an input, and when.
@@ -58,49 +64,6 @@ enum Sender {
 }
 
 impl Verb {
-    /// Every verb, in the order of the enum.
-    pub const ALL: &'static [Self] = &[
-        Self::Start,
-        Self::SendUserMessage,
-        Self::Pause,
-        Self::Resume,
-        Self::Stop,
-        Self::CancelTurn,
-        Self::Answer,
-        Self::ClearHistory,
-        Self::Configure,
-        Self::AnswerToolCall,
-        Self::ProvideToolResult,
-        Self::ExtendToolCall,
-        Self::ModelFinished,
-        Self::ModelFailed,
-    ];
-
-    /// As in a subject.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::SendUserMessage => "send_user_message",
-            Self::Pause => "pause",
-            Self::Resume => "resume",
-            Self::Stop => "stop",
-            Self::CancelTurn => "cancel_turn",
-            Self::Answer => "answer",
-            Self::ClearHistory => "clear_history",
-            Self::Configure => "configure",
-            Self::AnswerToolCall => "answer_tool_call",
-            Self::ProvideToolResult => "provide_tool_result",
-            Self::ExtendToolCall => "extend_tool_call",
-            Self::ModelFinished => "model_finished",
-            Self::ModelFailed => "model_failed",
-        }
-    }
-
-    /// Reads a subject's token.
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|verb| verb.as_str() == text)
-    }
-
     /// Whether it ends a call, so that its worker may send it by request.
     pub const fn is_result(self) -> bool {
         matches!(self.sender(), Sender::WorkerAtTheEnd)
@@ -126,12 +89,6 @@ impl Verb {
             Self::ExtendToolCall => Sender::WorkerMeanwhile,
             Self::ProvideToolResult | Self::ModelFinished | Self::ModelFailed => Sender::WorkerAtTheEnd,
         }
-    }
-}
-
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -307,16 +264,6 @@ impl Start {
         let streaming = self.streaming.unwrap_or_default();
         AiConfig { parameters: self.parameters.clone(), streaming, ..AiConfig::default() }.over(self.ai_config.clone())
     }
-
-    /// The template that the session names itself.
-    pub fn own_template(&self) -> Option<String> {
-        self.continuation.as_ref().and_then(|continuation| continuation.template.clone())
-    }
-
-    /// The judge that the session names itself.
-    pub fn own_judge(&self) -> Option<String> {
-        self.continuation.as_ref().and_then(|continuation| continuation.judge.clone())
-    }
 }
 
 /// An older session, as far as it is taken over. It goes on by itself, unchanged; nothing that it did is done again.
@@ -357,129 +304,6 @@ impl Features {
         Self {
             enable: kept(self.enable, &later.enable, &later.disable),
             disable: kept(self.disable, &later.disable, &later.enable),
-        }
-    }
-}
-
-/// Continuation settings of one session; what is absent stays as the agent has it. Lists are replaced, not merged.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
-#[serde(default, deny_unknown_fields)]
-pub struct ContinuationOverride {
-    /// A template that goes over the settings of agent and model, and below those that tenant and session set one by
-    /// one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub template: Option<String>,
-    /// Whether the loop goes on by itself at all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enabled: Option<bool>,
-    /// As in [`crate::settings::ContinuationSettings`], where given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub require_explicit_signal: Option<bool>,
-    /// Steps of a turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_iterations: Option<u32>,
-    /// Seconds of a turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout: Option<u64>,
-    /// Whether a cut reply is continued.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub continue_on_length: Option<bool>,
-    /// Patterns that mean "go on".
-    #[serde(skip_serializing_if = "Option::is_none", alias = "patterns")]
-    pub continuation_patterns: Option<Vec<String>>,
-    /// Patterns that mean "done".
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub termination_patterns: Option<Vec<String>>,
-    /// Whether the words of a reply decide where no pattern matches.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub detect_intent: Option<bool>,
-    /// How sure a model has to be of its signal.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub confidence_min: Option<f64>,
-    /// The model that is asked where nothing else decides; empty: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub judge: Option<String>,
-    /// What a turn may use besides, each limit by itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limits: Option<crate::settings::LimitsOverride>,
-    /// What happens at a limit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub on_limit: Option<crate::settings::LimitAction>,
-    /// What happens when a model call has failed for good.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub on_error: Option<crate::settings::OnError>,
-    /// How often in a row a failed model call is tried again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retries: Option<u32>,
-    /// What happens when the transcript outgrows the model's window.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prune: Option<crate::settings::Prune>,
-}
-
-impl ContinuationOverride {
-    /// The settings with what this one replaces. The template is the composer's to look up: `base` begins with it.
-    #[must_use]
-    pub fn over(&self, base: &ContinuationSettings) -> ContinuationSettings {
-        let Self {
-            template: _,
-            enabled,
-            require_explicit_signal,
-            max_iterations,
-            timeout,
-            continue_on_length,
-            continuation_patterns,
-            termination_patterns,
-            detect_intent,
-            confidence_min,
-            judge,
-            limits,
-            on_limit,
-            on_error,
-            retries,
-            prune,
-        } = self.clone();
-        ContinuationSettings {
-            enabled: enabled.unwrap_or(base.enabled),
-            require_explicit_signal: require_explicit_signal.unwrap_or(base.require_explicit_signal),
-            max_iterations: max_iterations.unwrap_or(base.max_iterations),
-            timeout: timeout.unwrap_or(base.timeout),
-            continue_on_length: continue_on_length.unwrap_or(base.continue_on_length),
-            continuation_patterns: continuation_patterns.unwrap_or_else(|| base.continuation_patterns.clone()),
-            termination_patterns: termination_patterns.unwrap_or_else(|| base.termination_patterns.clone()),
-            detect_intent: detect_intent.unwrap_or(base.detect_intent),
-            confidence_min: confidence_min.or(base.confidence_min),
-            judge: judge.or_else(|| base.judge.clone()),
-            limits: limits.unwrap_or_default().over(base.limits),
-            on_limit: on_limit.unwrap_or(base.on_limit),
-            on_error: on_error.unwrap_or(base.on_error),
-            retries: retries.unwrap_or(base.retries),
-            prune: prune.unwrap_or(base.prune),
-        }
-    }
-
-    /// Both, where the later one wins.
-    #[must_use]
-    pub fn and(self, later: Self) -> Self {
-        Self {
-            template: later.template.or(self.template),
-            enabled: later.enabled.or(self.enabled),
-            require_explicit_signal: later.require_explicit_signal.or(self.require_explicit_signal),
-            max_iterations: later.max_iterations.or(self.max_iterations),
-            timeout: later.timeout.or(self.timeout),
-            continue_on_length: later.continue_on_length.or(self.continue_on_length),
-            continuation_patterns: later.continuation_patterns.or(self.continuation_patterns),
-            termination_patterns: later.termination_patterns.or(self.termination_patterns),
-            detect_intent: later.detect_intent.or(self.detect_intent),
-            confidence_min: later.confidence_min.or(self.confidence_min),
-            judge: later.judge.or(self.judge),
-            limits: match (self.limits, later.limits) {
-                (Some(limits), Some(later)) => Some(limits.and(later)),
-                (limits, later) => later.or(limits),
-            },
-            on_limit: later.on_limit.or(self.on_limit),
-            on_error: later.on_error.or(self.on_error),
-            retries: later.retries.or(self.retries),
-            prune: later.prune.or(self.prune),
         }
     }
 }

@@ -34,7 +34,7 @@ pub struct CommitMeta {
     /// Stream sequence of the last client command handled.
     pub control_seq: u64,
     /// Settings of the session's timer so far: the number of the last one.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "crate::default::is_default")]
     pub timers: u64,
     /// `seq` of this commit's first public event, whether or not it holds one.
     pub seq: u64,
@@ -78,11 +78,6 @@ impl CommitMeta {
         let name = call.to_string();
         self.open.contains(&name)
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
 }
 
 /// What a session is doing, as workers and lists see it.
@@ -266,6 +261,11 @@ impl SessionSummary {
         (Reverse(self.started), Reverse(self.session_id.clone()))
     }
 
+    /// Its place among the lines that the session had.
+    pub fn version(&self) -> SummaryVersion {
+        SummaryVersion { updated: self.updated, seq: self.seq }
+    }
+
     /// Whether a person or a client must answer before the turn goes on.
     pub fn waits_for_answer(&self) -> bool {
         !self.gates.is_empty() || !self.client_calls.is_empty()
@@ -318,13 +318,6 @@ pub struct SessionSummary {
     /// What waits for a client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_calls: Vec<crate::client_tool::OpenClientCall>,
-}
-
-impl SessionSummary {
-    /// Its place among the lines that the session had.
-    pub fn version(&self) -> SummaryVersion {
-        SummaryVersion { updated: self.updated, seq: self.seq }
-    }
 }
 
 /// The place of a line of the session index among those that its session had: the greatest is the newest. The time

@@ -91,8 +91,8 @@ impl ComposeRequest {
             tools,
             ai_config: start.own_ai_config().without_streaming(),
             only_tools: start.tools.clone(),
-            template: start.own_template(),
-            judge: start.own_judge(),
+            template: start.continuation.as_ref().and_then(|continuation| continuation.template.clone()),
+            judge: start.continuation.as_ref().and_then(|continuation| continuation.judge.clone()),
             ..Self::new(tenant)
         }
     }
@@ -135,7 +135,7 @@ pub struct Composed {
     pub ai_config: Option<AiConfig>,
     /// How replies are streamed, of all layers together. It stands apart because orchestrators before fold 13 refuse an
     /// `ai_config` that has it.
-    #[serde(default, skip_serializing_if = "StreamingOverride::is_empty")]
+    #[serde(default, skip_serializing_if = "crate::default::is_default")]
     pub streaming: StreamingOverride,
     /// Who takes the model's place when it fails, in order; the fallbacks of these are not followed. At most
     /// [`crate::limits::FALLBACKS_MAX`].

@@ -7,102 +7,105 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ids::{AgentId, ToolName};
+use crate::layered::{Layered, layered};
 use crate::model::StreamingOverride;
 use crate::tool::ApprovalPolicy;
 
-/// How the loop decides whether to go on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-#[allow(clippy::struct_excessive_bools, reason = "switches that people set one by one")]
-pub struct ContinuationSettings {
+layered! {
+    /// How the loop decides whether to go on.
+    #[allow(clippy::struct_excessive_bools, reason = "switches that people set one by one")]
+    pub struct ContinuationSettings;
+
+    /// Continuation settings of one session; what is absent stays as the agent has it. Lists are replaced, not merged.
+    pub struct ContinuationOverride {
+        /// A template that goes over the settings of agent and model, and below those that tenant and session set one
+        /// by one. The composer looks it up: the settings that this goes over begin with it.
+        template: Option<String>
+    };
+
     /// Whether the loop goes on by itself at all; otherwise a reply without tool calls ends its turn.
-    pub enabled: bool,
+    enabled: bool = true,
     /// Whether a turn without an explicit signal ends at once, patterns unread.
-    pub require_explicit_signal: bool,
+    require_explicit_signal: bool = true,
     /// Steps of a turn.
-    pub max_iterations: u32,
+    max_iterations: u32 = 5,
     /// Wall clock of a turn in seconds, pauses not counted.
-    pub timeout: u64,
+    timeout: u64 = 300,
     /// Whether a reply that was cut at the model's output limit is continued.
-    pub continue_on_length: bool,
+    continue_on_length: bool = true,
     /// Patterns of the `regex` crate, case-insensitive, that mean "go on".
-    pub continuation_patterns: Vec<String>,
+    #[layer(serde(alias = "patterns"))]
+    continuation_patterns: Vec<String> = owned(&[
+        r"\bCONTINUE\b",
+        r#""status":\s*"CONTINUE""#,
+        "need.*more.*steps",
+        "not.*finished",
+    ]),
     /// Patterns that mean "done"; of all matches the one that ends last counts.
-    pub termination_patterns: Vec<String>,
+    termination_patterns: Vec<String> = owned(&[
+        r"\bTERMINATE\b",
+        r#""status":\s*"TERMINATE""#,
+        "task.*completed",
+        "finished.*successfully",
+    ]),
     /// Whether the words of a reply decide where no pattern matches: an announcement of work goes on, a question to the
     /// user or a "done" ends the turn. Sessions of older versions do not say so, and go on without it.
-    #[serde(default)]
-    pub detect_intent: bool,
+    #[settings(serde(default))]
+    detect_intent: bool = true,
     /// How sure, 0 to 1, a model has to be of its signal where it says so. A less sure TERMINATE takes one more step,
     /// in which the model checks its work; with a less sure CONTINUE the loop asks it to find out or to ask. None: the
     /// signal counts.
-    pub confidence_min: Option<f64>,
+    confidence_min: Option<f64> as Option<f64> = None,
     /// The model that is asked where neither a signal nor a pattern nor the words of the reply decide; none: the turn
-    /// ends there. See [`Self::judge`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub judge: Option<String>,
-    /// What a turn may use besides steps and time.
-    pub limits: Limits,
+    /// ends there. An empty name takes off the one of a layer below.
+    #[settings(serde(skip_serializing_if = "Option::is_none"))]
+    judge: Option<String> as Option<String> = None,
+    /// What a turn may use besides steps and time, each limit by itself.
+    limits: Limits as Option<LimitsOverride> = Limits::default(),
     /// What happens at a limit.
-    #[serde(flatten, with = "written_limit_action")]
-    pub on_limit: LimitAction,
+    #[settings(serde(flatten, with = "written_limit_action"))]
+    on_limit: LimitAction = LimitAction::default(),
     /// What happens when a model call has failed for good.
-    pub on_error: OnError,
+    on_error: OnError = OnError::default(),
     /// How often in a row a model call is tried again that failed in a way that may pass, before that counts.
-    pub retries: u32,
+    retries: u32 = crate::limits::MODEL_RETRIES_MAX,
     /// What happens to the oldest turns when the transcript outgrows the model's window.
-    pub prune: Prune,
+    prune: Prune = Prune::default(),
 }
 
-/// What a turn may use besides steps and time. An answer "approve" at a gate grants as much again.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Limits {
-    /// Tokens, in and out together; none: as many as it takes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<u64>,
-    /// US dollars; none: as many as it takes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost_usd: Option<f64>,
-    /// Tool calls; none: as many as it takes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_calls: Option<u32>,
-    /// How often the same call with the same arguments may be made; 0: as often as the model likes.
-    pub repetition: u32,
-    /// Steps in a row that may bring nothing new: no other call, result or text than the turn has seen; 0: as many as
-    /// the model likes.
-    pub no_progress: u32,
+fn owned(patterns: &[&str]) -> Vec<String> {
+    patterns.iter().map(|pattern| (*pattern).to_owned()).collect()
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { tokens: None, cost_usd: None, tool_calls: None, repetition: 3, no_progress: 4 }
-    }
-}
+layered! {
+    /// What a turn may use besides steps and time; none: as much as it takes. An answer "approve" at a gate grants as
+    /// much again.
+    #[derive(Copy)]
+    #[serde(deny_unknown_fields)]
+    pub struct Limits;
 
-/// [`Limits`] as one layer of settings says them, each by itself: what is left out stays as the layer below has it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(rename = "limits", description = "Each counts by itself; null takes one off that the layer below sets.")]
-pub struct LimitsOverride {
+    /// [`Limits`] as one layer of settings says them, each by itself: what is left out stays as the layer below has it.
+    #[derive(Copy, JsonSchema)]
+    #[schemars(rename = "limits", description = "Each counts by itself; null takes one off that the layer below sets.")]
+    pub struct LimitsOverride;
+
     /// Tokens, in and out together.
-    #[schemars(with = "Option<u64>")]
-    #[serde(skip_serializing_if = "Cap::is_unsaid")]
-    pub tokens: Cap<u64>,
+    #[settings(serde(skip_serializing_if = "Option::is_none"))]
+    #[layer(schemars(with = "Option<u64>"))]
+    tokens: Option<u64> as Cap<u64> = None,
     /// Cost limit in US dollars.
-    #[schemars(with = "Option<f64>")]
-    #[serde(skip_serializing_if = "Cap::is_unsaid")]
-    pub cost_usd: Cap<f64>,
+    #[settings(serde(skip_serializing_if = "Option::is_none"))]
+    #[layer(schemars(with = "Option<f64>"))]
+    cost_usd: Option<f64> as Cap<f64> = None,
     /// Number of tool calls.
-    #[schemars(with = "Option<u32>")]
-    #[serde(skip_serializing_if = "Cap::is_unsaid")]
-    pub tool_calls: Cap<u32>,
+    #[settings(serde(skip_serializing_if = "Option::is_none"))]
+    #[layer(schemars(with = "Option<u32>"))]
+    tool_calls: Option<u32> as Cap<u32> = None,
     /// How often the same call with the same arguments may be made; 0: as often as the model likes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repetition: Option<u32>,
+    repetition: u32 = 3,
+    // New is a call, a result or a text that the turn has not seen.
     /// Steps in a row that may bring nothing new; 0: as many as the model likes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub no_progress: Option<u32>,
+    no_progress: u32 = 4,
 }
 
 /// What a layer says of a limit that may be off.
@@ -117,22 +120,20 @@ pub enum Cap<T> {
     At(T),
 }
 
-impl<T> Cap<T> {
-    /// Whether the layer says nothing of it.
-    pub const fn is_unsaid(&self) -> bool {
-        matches!(self, Self::Unsaid)
-    }
-
-    fn over(self, below: Option<T>) -> Option<T> {
-        match self {
-            Self::Unsaid => below,
+impl<T: Copy> Layered<Option<T>> for Cap<T> {
+    fn over(&self, below: &Option<T>) -> Option<T> {
+        match *self {
+            Self::Unsaid => *below,
             Self::Off => None,
             Self::At(value) => Some(value),
         }
     }
 
-    fn or(self, other: Self) -> Self {
-        if self.is_unsaid() { other } else { self }
+    fn and(self, later: Self) -> Self {
+        match later {
+            Self::Unsaid => self,
+            Self::Off | Self::At(_) => later,
+        }
     }
 }
 
@@ -151,28 +152,15 @@ impl<T: Serialize> Serialize for Cap<T> {
     }
 }
 
-impl LimitsOverride {
-    /// The limits with what this one replaces.
-    #[must_use]
-    pub fn over(self, below: Limits) -> Limits {
-        Limits {
-            tokens: self.tokens.over(below.tokens),
-            cost_usd: self.cost_usd.over(below.cost_usd),
-            tool_calls: self.tool_calls.over(below.tool_calls),
-            repetition: self.repetition.unwrap_or(below.repetition),
-            no_progress: self.no_progress.unwrap_or(below.no_progress),
-        }
+impl Layered<Limits> for Option<LimitsOverride> {
+    fn over(&self, below: &Limits) -> Limits {
+        self.unwrap_or_default().over(below)
     }
 
-    /// Both, where the later one wins.
-    #[must_use]
-    pub fn and(self, later: Self) -> Self {
-        Self {
-            tokens: later.tokens.or(self.tokens),
-            cost_usd: later.cost_usd.or(self.cost_usd),
-            tool_calls: later.tool_calls.or(self.tool_calls),
-            repetition: later.repetition.or(self.repetition),
-            no_progress: later.no_progress.or(self.no_progress),
+    fn and(self, later: Self) -> Self {
+        match (self, later) {
+            (Some(earlier), Some(later)) => Some(earlier.and(later)),
+            (earlier, later) => later.or(earlier),
         }
     }
 }
@@ -263,39 +251,6 @@ impl ContinuationSettings {
     }
 }
 
-impl Default for ContinuationSettings {
-    fn default() -> Self {
-        let owned = |list: &[&str]| list.iter().map(|p| (*p).to_owned()).collect();
-        Self {
-            enabled: true,
-            require_explicit_signal: true,
-            max_iterations: 5,
-            timeout: 300,
-            continue_on_length: true,
-            continuation_patterns: owned(&[
-                r"\bCONTINUE\b",
-                r#""status":\s*"CONTINUE""#,
-                "need.*more.*steps",
-                "not.*finished",
-            ]),
-            termination_patterns: owned(&[
-                r"\bTERMINATE\b",
-                r#""status":\s*"TERMINATE""#,
-                "task.*completed",
-                "finished.*successfully",
-            ]),
-            detect_intent: true,
-            confidence_min: None,
-            judge: None,
-            limits: Limits::default(),
-            on_limit: LimitAction::default(),
-            on_error: OnError::default(),
-            retries: crate::limits::MODEL_RETRIES_MAX,
-            prune: Prune::default(),
-        }
-    }
-}
-
 /// Which tools an agent may use. It fails closed: a name that no rule permits is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default)]
@@ -357,7 +312,7 @@ pub struct ApprovalRule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
     /// What counts when nobody answers in time.
-    #[serde(default, skip_serializing_if = "OnExpiry::is_deny")]
+    #[serde(default, skip_serializing_if = "crate::default::is_default")]
     pub on_expiry: OnExpiry,
 }
 
@@ -371,14 +326,6 @@ pub enum OnExpiry {
     Deny,
     /// The gate counts as approved.
     Approve,
-}
-
-impl OnExpiry {
-    /// Whether it is no.
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
-    pub const fn is_deny(&self) -> bool {
-        matches!(self, Self::Deny)
-    }
 }
 
 /// A model, resolved from `models.yaml`.
@@ -414,7 +361,7 @@ pub struct ModelRequests {
     /// Which tools may be called, by the step of a turn.
     pub tool_choice: Vec<serde_json::Value>,
     /// How replies are streamed, where the files say so.
-    #[serde(skip_serializing_if = "StreamingOverride::is_empty")]
+    #[serde(skip_serializing_if = "crate::default::is_default")]
     pub streaming: StreamingOverride,
 }
 

@@ -3,26 +3,32 @@
 use std::time::Duration;
 
 use crate::limits;
+use crate::words::words;
 
-/// A stream by its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Stream {
-    /// Inputs from clients and workers.
-    Control,
-    /// Commits of the sessions that are not archived.
-    Log,
-    /// What they were: pages that left the log.
-    Archive,
-    /// Model calls that wait for gateways.
-    Model,
-    /// Tool calls that wait for executors.
-    Tool,
-    /// Timers, set and due.
-    Timer,
-    /// Mail between agents and people, until it is answered.
-    Mail,
-    /// What failed for good.
-    Dead,
+words! {
+    /// A stream by its name.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Stream {
+        /// Inputs from clients and workers.
+        Control = "AI_LOOP_CONTROL",
+        /// Commits of the sessions that are not archived.
+        Log = "AI_LOOP_LOG",
+        /// What they were: pages that left the log.
+        Archive = "AI_LOOP_ARCHIVE",
+        /// Model calls that wait for gateways.
+        Model = "AI_LOOP_MODEL",
+        /// Tool calls that wait for executors.
+        Tool = "AI_LOOP_TOOL",
+        /// Timers, set and due.
+        Timer = "AI_LOOP_TIMER",
+        /// Mail between agents and people, until it is answered.
+        Mail = "AI_LOOP_MAIL",
+        /// What failed for good.
+        Dead = "AI_LOOP_DEAD",
+    }
+
+    /// Its name on the server.
+    fn name;
 }
 
 /// What a stream does with its messages.
@@ -41,24 +47,6 @@ pub enum Kind {
 }
 
 impl Stream {
-    /// Every stream, in the order of the enum.
-    pub const ALL: &'static [Self] =
-        &[Self::Control, Self::Log, Self::Archive, Self::Model, Self::Tool, Self::Timer, Self::Mail, Self::Dead];
-
-    /// Its name on the server.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Control => "AI_LOOP_CONTROL",
-            Self::Log => "AI_LOOP_LOG",
-            Self::Archive => "AI_LOOP_ARCHIVE",
-            Self::Model => "AI_LOOP_MODEL",
-            Self::Tool => "AI_LOOP_TOOL",
-            Self::Timer => "AI_LOOP_TIMER",
-            Self::Mail => "AI_LOOP_MAIL",
-            Self::Dead => "AI_LOOP_DEAD",
-        }
-    }
-
     /// The subjects that it takes in.
     pub const fn subjects(self) -> &'static [&'static str] {
         match self {
@@ -86,33 +74,25 @@ impl Stream {
     }
 }
 
-/// A durable pull consumer; one of each for the whole fleet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Queue {
-    /// Inputs of sessions, for orchestrators.
-    Inputs,
-    /// Due timers for orchestrators.
-    Timers,
-    /// Model calls for gateways.
-    Model,
-    /// Tool calls for executors.
-    Tool,
+words! {
+    /// A durable pull consumer; one of each for the whole fleet.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Queue {
+        /// Inputs of sessions, for orchestrators.
+        Inputs = "drive",
+        /// Due timers for orchestrators.
+        Timers = "due",
+        /// Model calls for gateways.
+        Model = "model",
+        /// Tool calls for executors.
+        Tool = "tool",
+    }
+
+    /// Name of the durable consumer on the server.
+    fn durable;
 }
 
 impl Queue {
-    /// Every consumer, in the order of the enum.
-    pub const ALL: &'static [Self] = &[Self::Inputs, Self::Timers, Self::Model, Self::Tool];
-
-    /// Name of the durable consumer on the server.
-    pub const fn durable(self) -> &'static str {
-        match self {
-            Self::Inputs => "drive",
-            Self::Timers => "due",
-            Self::Model => "model",
-            Self::Tool => "tool",
-        }
-    }
-
     /// The stream that it reads.
     pub const fn stream(self) -> Stream {
         match self {
@@ -132,34 +112,27 @@ impl Queue {
     }
 }
 
-/// A key-value bucket of the fleet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Bucket {
-    /// The tool catalogue: `<tenant>.<tool>`; entries expire unless refreshed.
-    Tools,
-    /// The index for lists: `<tenant>.<session>`; never the truth. An archived session's entry goes with it. Beside it
-    /// are notes of requests that a client may repeat: `<tenant>.request.<digest>.<id>`, each with a time to live.
-    Sessions,
-    /// Claims of calls that take effect: `<tenant>.<session>.<call>.<id of the call's opening>`, create-only.
-    Claims,
-    /// What gateways share: rates of providers' keys, and budgets.
-    Limits,
+words! {
+    /// A key-value bucket of the fleet.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Bucket {
+        /// The tool catalogue: `<tenant>.<tool>`; entries expire unless refreshed.
+        Tools = "ai_loop_tools",
+        /// The index for lists: `<tenant>.<session>`; never the truth. An archived session's entry goes with it. Beside
+        /// it are notes of requests that a client may repeat: `<tenant>.request.<digest>.<id>`, each with a time to
+        /// live.
+        Sessions = "ai_loop_sessions",
+        /// Claims of calls that take effect: `<tenant>.<session>.<call>.<id of the call's opening>`, create-only.
+        Claims = "ai_loop_claims",
+        /// What gateways share: rates of providers' keys, and budgets.
+        Limits = "ai_loop_limits",
+    }
+
+    /// Its name; the stream behind it is `KV_<name>`.
+    fn name;
 }
 
 impl Bucket {
-    /// Every bucket, in the order of the enum.
-    pub const ALL: &'static [Self] = &[Self::Tools, Self::Sessions, Self::Claims, Self::Limits];
-
-    /// Its name; the stream behind it is `KV_<name>`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Tools => "ai_loop_tools",
-            Self::Sessions => "ai_loop_sessions",
-            Self::Claims => "ai_loop_claims",
-            Self::Limits => "ai_loop_limits",
-        }
-    }
-
     /// How long an entry lives.
     pub const fn max_age(self) -> Option<Duration> {
         match self {
@@ -172,34 +145,26 @@ impl Bucket {
     }
 }
 
-/// An object store for bodies that are too large to travel inline; the id of an object is its SHA-256 in hex.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Objects {
-    /// Bodies of inputs and work items; a day.
-    Work,
-    /// Bodies of commits; as long as they are in the log.
-    Blobs,
-    /// Bodies of archived pages and of what is in them; a little longer than these.
-    Archive,
-    /// Results of tools of which the model reads only parts. Their ids follow from the call:
-    /// [`crate::tool::FullResultRef::id`].
-    Results,
+words! {
+    /// An object store for bodies that are too large to travel inline; the id of an object is its SHA-256 in hex.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Objects {
+        /// Bodies of inputs and work items; a day.
+        Work = "ai_loop_work",
+        /// Bodies of commits; as long as they are in the log.
+        Blobs = "ai_loop_blobs",
+        /// Bodies of archived pages and of what is in them; a little longer than these.
+        Archive = "ai_loop_archive",
+        /// Results of tools of which the model reads only parts. Their ids follow from the call:
+        /// [`crate::tool::FullResultRef::id`].
+        Results = "ai_loop_results",
+    }
+
+    /// Its name; the stream behind it is `OBJ_<name>`.
+    fn name;
 }
 
 impl Objects {
-    /// Every object store, in the order of the enum.
-    pub const ALL: &'static [Self] = &[Self::Work, Self::Blobs, Self::Archive, Self::Results];
-
-    /// Its name; the stream behind it is `OBJ_<name>`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Work => "ai_loop_work",
-            Self::Blobs => "ai_loop_blobs",
-            Self::Archive => "ai_loop_archive",
-            Self::Results => "ai_loop_results",
-        }
-    }
-
     /// How long an object lives.
     pub const fn max_age(self) -> Option<Duration> {
         match self {

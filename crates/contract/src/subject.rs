@@ -3,8 +3,6 @@
 //! Public topics live under `ai_loop.`; requests, tools, timers, mail, archives and dead letters under other roots, so
 //! that no viewer's filter matches them and hides "no responders".
 
-pub mod every;
-
 use std::fmt;
 use std::str::FromStr;
 
@@ -14,6 +12,21 @@ use crate::command::Verb;
 use crate::event::Topic;
 use crate::ids::{AgentId, CallAttempt, CallId, CommandId, MailId, SessionId, TenantId, ToolName};
 use crate::streams::Bucket;
+use crate::words::words;
+
+/// Declares functions that build subjects and filters, each with its format and what stands in that.
+macro_rules! subjects {
+    ($($(#[$doc:meta])* pub fn $name:ident($($argument:ident: $type:ty),*) = $format:literal $(, $value:expr)*;)*) => {
+        $(
+            $(#[$doc])*
+            pub fn $name($($argument: $type),*) -> Subject {
+                Subject(format!($format $(, $value)*))
+            }
+        )*
+    };
+}
+
+pub mod every;
 
 /// The word after the tenant in the keys of noted requests, which stand beside the index of sessions.
 pub const REQUEST: &str = "request";
@@ -71,114 +84,178 @@ impl fmt::Display for MailboxKey {
     }
 }
 
-/// Inputs of a session: `ai_loop.control.<verb>.<tenant>.<session>.<id>`.
-pub fn control(key: &SessionKey, verb: Verb, id: &CommandId) -> Subject {
-    Subject(format!("ai_loop.control.{verb}.{}.{}.{id}", key.tenant, key.session))
-}
+subjects! {
+    /// Inputs of a session: `ai_loop.control.<verb>.<tenant>.<session>.<id>`.
+    pub fn control(key: &SessionKey, verb: Verb, id: &CommandId) =
+        "ai_loop.control.{verb}.{}.{}.{id}", key.tenant, key.session;
 
-/// Every waiting input of one verb, of all sessions of a tenant.
-pub fn control_of(tenant: &TenantId, verb: Verb) -> Subject {
-    Subject(format!("ai_loop.control.{verb}.{tenant}.*.*"))
-}
+    /// Every waiting input of one verb, of all sessions of a tenant.
+    pub fn control_of(tenant: &TenantId, verb: Verb) = "ai_loop.control.{verb}.{tenant}.*.*";
 
-/// Every entry of a tenant in a bucket whose keys are `<tenant>.<name>`.
-pub fn bucket_entries(bucket: Bucket, tenant: &TenantId) -> Subject {
-    Subject(format!("$KV.{}.{tenant}.*", bucket.name()))
-}
+    /// Every entry of a tenant in a bucket whose keys are `<tenant>.<name>`.
+    pub fn bucket_entries(bucket: Bucket, tenant: &TenantId) = "$KV.{}.{tenant}.*", bucket.name();
 
-/// Every message of a tenant in the log.
-pub fn log_of(tenant: &TenantId) -> Subject {
-    Subject(format!("ai_loop.log.{tenant}.*.*.*"))
-}
+    /// Every message of a tenant in the log.
+    pub fn log_of(tenant: &TenantId) = "ai_loop.log.{tenant}.*.*.*";
 
-/// Every message of a tenant in the archive.
-pub fn archive_of(tenant: &TenantId) -> Subject {
-    Subject(format!("ai_archive.{tenant}.*.*"))
-}
+    /// Every message of a tenant in the archive.
+    pub fn archive_of(tenant: &TenantId) = "ai_archive.{tenant}.*.*";
 
-/// Every waiting input of one session.
-pub fn control_inbox(key: &SessionKey) -> Subject {
-    Subject(format!("ai_loop.control.*.{}.{}.*", key.tenant, key.session))
-}
+    /// Every waiting input of one session.
+    pub fn control_inbox(key: &SessionKey) = "ai_loop.control.*.{}.{}.*", key.tenant, key.session;
 
-/// One commit of the log: `ai_loop.log.<tenant>.<session>.<page>.<slot>`.
-pub fn log_slot(key: &SessionKey, slot: u64) -> Subject {
-    Subject(format!("ai_loop.log.{}.{}.{}.{slot}", key.tenant, key.session, slot / crate::limits::SLOTS_PER_PAGE))
-}
+    /// One commit of the log: `ai_loop.log.<tenant>.<session>.<page>.<slot>`.
+    pub fn log_slot(key: &SessionKey, slot: u64) =
+        "ai_loop.log.{}.{}.{}.{slot}", key.tenant, key.session, slot / crate::limits::SLOTS_PER_PAGE;
 
-/// Every slot of one page.
-pub fn log_page(key: &SessionKey, page: u64) -> Subject {
-    Subject(format!("ai_loop.log.{}.{}.{page}.*", key.tenant, key.session))
-}
+    /// Every slot of one page.
+    pub fn log_page(key: &SessionKey, page: u64) = "ai_loop.log.{}.{}.{page}.*", key.tenant, key.session;
 
-/// Every slot of one session.
-pub fn log_session(key: &SessionKey) -> Subject {
-    Subject(format!("ai_loop.log.{}.{}.>", key.tenant, key.session))
-}
+    /// Every slot of one session.
+    pub fn log_session(key: &SessionKey) = "ai_loop.log.{}.{}.>", key.tenant, key.session;
 
-/// `ai_archive.<tenant>.<session>.<page>`: a page that left the log.
-pub fn archive_page(key: &SessionKey, page: u64) -> Subject {
-    Subject(format!("ai_archive.{}.{}.{page}", key.tenant, key.session))
-}
+    /// `ai_archive.<tenant>.<session>.<page>`: a page that left the log.
+    pub fn archive_page(key: &SessionKey, page: u64) = "ai_archive.{}.{}.{page}", key.tenant, key.session;
 
-/// Every archived page of one session.
-pub fn archive_session(key: &SessionKey) -> Subject {
-    Subject(format!("ai_archive.{}.{}.*", key.tenant, key.session))
-}
+    /// Every archived page of one session.
+    pub fn archive_session(key: &SessionKey) = "ai_archive.{}.{}.*", key.tenant, key.session;
 
-/// One model call: `ai_loop.model.call.<tenant>.<session>.<call>.<attempt>`.
-pub fn model_item(key: &SessionKey, call: &CallAttempt) -> Subject {
-    Subject(format!("ai_loop.model.call.{}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt))
-}
+    /// One model call: `ai_loop.model.call.<tenant>.<session>.<call>.<attempt>`.
+    pub fn model_item(key: &SessionKey, call: &CallAttempt) =
+        "ai_loop.model.call.{}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt;
 
-/// Every model call of a tenant.
-pub fn model_items_of(tenant: &TenantId) -> Subject {
-    Subject(format!("ai_loop.model.call.{tenant}.*.*.*"))
-}
+    /// Every model call of a tenant.
+    pub fn model_items_of(tenant: &TenantId) = "ai_loop.model.call.{tenant}.*.*.*";
 
-/// One tool call: `ai_loop.tool.call.<tenant>.<tool>.<session>.<call>.<attempt>`.
-pub fn tool_item(key: &SessionKey, tool: &ToolName, call: &CallAttempt) -> Subject {
-    Subject(format!("ai_loop.tool.call.{}.{tool}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt))
-}
+    /// One tool call: `ai_loop.tool.call.<tenant>.<tool>.<session>.<call>.<attempt>`.
+    pub fn tool_item(key: &SessionKey, tool: &ToolName, call: &CallAttempt) =
+        "ai_loop.tool.call.{}.{tool}.{}.{}.{}", key.tenant, key.session, call.call, call.attempt;
 
-/// Every tool call of a tenant.
-pub fn tool_items_of(tenant: &TenantId) -> Subject {
-    Subject(format!("ai_loop.tool.call.{tenant}.*.*.*.*"))
-}
+    /// Every tool call of a tenant.
+    pub fn tool_items_of(tenant: &TenantId) = "ai_loop.tool.call.{tenant}.*.*.*.*";
 
-/// Every model call of a session.
-pub fn model_items_of_session(key: &SessionKey) -> Subject {
-    Subject(format!("ai_loop.model.call.{}.{}.*.*", key.tenant, key.session))
-}
+    /// Every model call of a session.
+    pub fn model_items_of_session(key: &SessionKey) = "ai_loop.model.call.{}.{}.*.*", key.tenant, key.session;
 
-/// Every tool call of a session.
-pub fn tool_items_of_session(key: &SessionKey) -> Subject {
-    Subject(format!("ai_loop.tool.call.{}.*.{}.*.*", key.tenant, key.session))
-}
+    /// Every tool call of a session.
+    pub fn tool_items_of_session(key: &SessionKey) = "ai_loop.tool.call.{}.*.{}.*.*", key.tenant, key.session;
 
-/// Every claim of a session.
-pub fn claims_of(key: &SessionKey) -> Subject {
-    Subject(format!("$KV.{}.{}.{}.>", Bucket::Claims.name(), key.tenant, key.session))
-}
+    /// Every claim of a session.
+    pub fn claims_of(key: &SessionKey) = "$KV.{}.{}.{}.>", Bucket::Claims.name(), key.tenant, key.session;
 
-/// A session's line of the index.
-pub fn index_entry(key: &SessionKey) -> Subject {
-    Subject(format!("$KV.{}.{}.{}", Bucket::Sessions.name(), key.tenant, key.session))
-}
+    /// A session's line of the index.
+    pub fn index_entry(key: &SessionKey) = "$KV.{}.{}.{}", Bucket::Sessions.name(), key.tenant, key.session;
 
-/// `ai_timer.set.<tenant>.<session>.wake`: publishing again re-arms, purging cancels.
-pub fn timer_set(key: &SessionKey) -> Subject {
-    Subject(format!("ai_timer.set.{}.{}.wake", key.tenant, key.session))
-}
+    /// `ai_timer.set.<tenant>.<session>.wake`: publishing again re-arms, purging cancels.
+    pub fn timer_set(key: &SessionKey) = "ai_timer.set.{}.{}.wake", key.tenant, key.session;
 
-/// `ai_timer.due.<tenant>.<session>.wake`: where the timer arrives.
-pub fn timer_due(key: &SessionKey) -> Subject {
-    Subject(format!("ai_timer.due.{}.{}.wake", key.tenant, key.session))
-}
+    /// `ai_timer.due.<tenant>.<session>.wake`: where the timer arrives.
+    pub fn timer_due(key: &SessionKey) = "ai_timer.due.{}.{}.wake", key.tenant, key.session;
 
-/// `ai_loop.<topic>.<tenant>.<session>`: a public event.
-pub fn event(key: &SessionKey, topic: Topic) -> Subject {
-    Subject(format!("ai_loop.{topic}.{}.{}", key.tenant, key.session))
+    /// `ai_loop.<topic>.<tenant>.<session>`: a public event.
+    pub fn event(key: &SessionKey, topic: Topic) = "ai_loop.{topic}.{}.{}", key.tenant, key.session;
+
+    /// One topic of every session of a tenant.
+    pub fn tenant_topic(tenant: &TenantId, topic: Topic) = "ai_loop.{topic}.{tenant}.*";
+
+    /// Events of every tool call of a tenant.
+    pub fn tool_calls_of(tenant: &TenantId) = "ai_loop.tool_call.*.{tenant}.*";
+
+    /// `ai_rpc.done.<edge>.<id>`: where the loop tells the edge that a command's commit is in the log.
+    pub fn done(edge: &CommandId, id: &CommandId) = "ai_rpc.done.{edge}.{id}";
+
+    /// Every notice for one edge replica.
+    pub fn done_of(edge: &CommandId) = "ai_rpc.done.{edge}.*";
+
+    /// `ai_rpc.cancel.<tenant>.<session>`: something of this session is no longer wanted.
+    pub fn cancel(key: &SessionKey) = "ai_rpc.cancel.{}.{}", key.tenant, key.session;
+
+    /// Every cancel, for workers.
+    pub fn cancel_all() = "ai_rpc.cancel.*.*";
+
+    /// `ai_rpc.call.<tenant>.<session>.<call>`: answered by the worker that runs this call now.
+    pub fn call_holder(key: &SessionKey, call: &CallId) = "ai_rpc.call.{}.{}.{call}", key.tenant, key.session;
+
+    /// `ai_rpc.view.<tenant>.<session>`: answered by the gateway that streams to this session now.
+    pub fn view(key: &SessionKey) = "ai_rpc.view.{}.{}", key.tenant, key.session;
+
+    /// `ai_rpc.result.<verb>.<tenant>.<session>.<id>.<replica>`: the result of a call, for the orchestrator that asked
+    /// for it. The answer is a [`crate::fleet::ResultAnswer`].
+    pub fn result(key: &SessionKey, verb: Verb, id: &CommandId, replica: &CommandId) =
+        "ai_rpc.result.{verb}.{}.{}.{id}.{replica}", key.tenant, key.session;
+
+    /// Every result that is sent to one orchestrator.
+    pub fn results_for(replica: &CommandId) = "ai_rpc.result.*.*.*.*.{replica}";
+
+    /// The composer's request subject.
+    pub fn compose() = "ai_rpc.prompt.compose";
+
+    /// Where the composer tells which agents there are.
+    pub fn agents() = "ai_rpc.prompt.agents";
+
+    /// Request to an orchestrator to perform a session's outstanding effects again.
+    pub fn repair() = "ai_rpc.session.repair";
+
+    /// Where gateways say what was spent of budgets.
+    pub fn budgets() = "ai_rpc.model.budgets";
+
+    /// Where gateways propose a model for agents that name none.
+    pub fn model_proposal() = "ai_rpc.model.default";
+
+    /// Where every process of the services describes itself.
+    pub fn fleet_status() = "ai_rpc.fleet.status";
+
+    /// Subject of a mail: `ai_mail.<tenant>.<agent>.<mail>`.
+    pub fn mail(at: &MailboxKey, mail: &MailId) = "ai_mail.{}.{}.{mail}", at.tenant, at.agent;
+
+    /// `ai_rpc.mail.<tenant>`: where clients reach the mailboxes of a tenant.
+    pub fn mail_request(tenant: &TenantId) = "ai_rpc.mail.{tenant}";
+
+    /// Every mail in every mailbox of a tenant.
+    pub fn mail_of(tenant: &TenantId) = "ai_mail.{tenant}.*.*";
+
+    /// Every mail in one mailbox.
+    pub fn mailbox(at: &MailboxKey) = "ai_mail.{}.{}.*", at.tenant, at.agent;
+
+    /// Where a tool says that it came, changed or went.
+    pub fn tool_announce() = "ai_rpc.tool.announce";
+
+    /// Where executors answer what operators ask about tools.
+    pub fn tool_request() = "ai_rpc.tool.request";
+
+    /// `ai_tool.<tenant>.<tool>`: a tool's own subject.
+    pub fn tool(tenant: &TenantId, tool: &ToolName) = "ai_tool.{tenant}.{tool}";
+
+    /// `ai_tool_probe.<tenant>.<tool>`: where a `reconcilable` tool is asked what became of a call.
+    pub fn tool_probe(tenant: &TenantId, tool: &ToolName) = "ai_tool_probe.{tenant}.{tool}";
+
+    /// Cancels of a tool's calls: `ai_tool_cancel.<tenant>.<tool>`.
+    pub fn tool_cancel(tenant: &TenantId, tool: &ToolName) = "ai_tool_cancel.{tenant}.{tool}";
+
+    /// `$SRV.INFO`: discovery of the NATS services protocol.
+    pub fn services_info() = "$SRV.INFO";
+
+    /// `$SRV.INFO.<tool>`: the description of a tool. Only its servers may subscribe.
+    pub fn service_info(tool: &ToolName) = "$SRV.INFO.{tool}";
+
+    /// `$SRV.PING`: which instances of services there are.
+    pub fn services_ping() = "$SRV.PING";
+
+    /// `$SRV.STATS`: how they fared.
+    pub fn services_stats() = "$SRV.STATS";
+
+    /// `ai_dead.<tenant>.<session>.<kind>.<id>`: an input or item that failed for good.
+    pub fn dead(key: &SessionKey, kind: DeadKind, id: &CommandId) =
+        "ai_dead.{}.{}.{kind}.{id}", key.tenant, key.session;
+
+    /// `ai_dead.unknown.unknown.item.<id>`: a dead letter whose session is unknown.
+    pub fn dead_unknown(id: &CommandId) = "ai_dead.unknown.unknown.{}.{id}", DeadKind::Item;
+
+    /// Every dead letter of a tenant.
+    pub fn dead_of(tenant: &TenantId) = "ai_dead.{tenant}.*.*.*";
+
+    /// Every dead letter of a session.
+    pub fn dead_of_session(key: &SessionKey) = "ai_dead.{}.{}.*.*", key.tenant, key.session;
 }
 
 /// The two filters of one session's viewer: topics of one token, and of two.
@@ -189,130 +266,13 @@ pub fn viewer(key: &SessionKey) -> [Subject; 2] {
     ]
 }
 
-/// One topic of every session of a tenant.
-pub fn tenant_topic(tenant: &TenantId, topic: Topic) -> Subject {
-    Subject(format!("ai_loop.{topic}.{tenant}.*"))
-}
-
-/// Events of every tool call of a tenant.
-pub fn tool_calls_of(tenant: &TenantId) -> Subject {
-    Subject(format!("ai_loop.tool_call.*.{tenant}.*"))
-}
-
-/// `ai_rpc.done.<edge>.<id>`: where the loop tells the edge that a command's commit is in the log.
-pub fn done(edge: &CommandId, id: &CommandId) -> Subject {
-    Subject(format!("ai_rpc.done.{edge}.{id}"))
-}
-
-/// Every notice for one edge replica.
-pub fn done_of(edge: &CommandId) -> Subject {
-    Subject(format!("ai_rpc.done.{edge}.*"))
-}
-
-/// `ai_rpc.cancel.<tenant>.<session>`: something of this session is no longer wanted.
-pub fn cancel(key: &SessionKey) -> Subject {
-    Subject(format!("ai_rpc.cancel.{}.{}", key.tenant, key.session))
-}
-
-/// Every cancel, for workers.
-pub fn cancel_all() -> Subject {
-    Subject("ai_rpc.cancel.*.*".to_owned())
-}
-
-/// `ai_rpc.call.<tenant>.<session>.<call>`: answered by the worker that runs this call now.
-pub fn call_holder(key: &SessionKey, call: &CallId) -> Subject {
-    Subject(format!("ai_rpc.call.{}.{}.{call}", key.tenant, key.session))
-}
-
-/// `ai_rpc.view.<tenant>.<session>`: answered by the gateway that streams to this session now.
-pub fn view(key: &SessionKey) -> Subject {
-    Subject(format!("ai_rpc.view.{}.{}", key.tenant, key.session))
-}
-
-/// `ai_rpc.result.<verb>.<tenant>.<session>.<id>.<replica>`: the result of a call, for the orchestrator that asked for
-/// it. The answer is a [`crate::fleet::ResultAnswer`].
-pub fn result(key: &SessionKey, verb: Verb, id: &CommandId, replica: &CommandId) -> Subject {
-    Subject(format!("ai_rpc.result.{verb}.{}.{}.{id}.{replica}", key.tenant, key.session))
-}
-
-/// Every result that is sent to one orchestrator.
-pub fn results_for(replica: &CommandId) -> Subject {
-    Subject(format!("ai_rpc.result.*.*.*.*.{replica}"))
-}
-
-/// The composer's request subject.
-pub fn compose() -> Subject {
-    Subject("ai_rpc.prompt.compose".to_owned())
-}
-
-/// Where the composer tells which agents there are.
-pub fn agents() -> Subject {
-    Subject("ai_rpc.prompt.agents".to_owned())
-}
-
-/// Request to an orchestrator to perform a session's outstanding effects again.
-pub fn repair() -> Subject {
-    Subject("ai_rpc.session.repair".to_owned())
-}
-
-/// Where gateways say what was spent of budgets.
-pub fn budgets() -> Subject {
-    Subject("ai_rpc.model.budgets".to_owned())
-}
-
-/// Where gateways propose a model for agents that name none.
-pub fn model_proposal() -> Subject {
-    Subject("ai_rpc.model.default".to_owned())
-}
-
-/// Where every process of the services describes itself.
-pub fn fleet_status() -> Subject {
-    Subject("ai_rpc.fleet.status".to_owned())
-}
-
-/// Subject of a mail: `ai_mail.<tenant>.<agent>.<mail>`.
-pub fn mail(at: &MailboxKey, mail: &MailId) -> Subject {
-    Subject(format!("ai_mail.{}.{}.{mail}", at.tenant, at.agent))
-}
-
-/// `ai_rpc.mail.<tenant>`: where clients reach the mailboxes of a tenant.
-pub fn mail_request(tenant: &TenantId) -> Subject {
-    Subject(format!("ai_rpc.mail.{tenant}"))
-}
-
-/// Every mail in every mailbox of a tenant.
-pub fn mail_of(tenant: &TenantId) -> Subject {
-    Subject(format!("ai_mail.{tenant}.*.*"))
-}
-
-/// Every mail in one mailbox.
-pub fn mailbox(at: &MailboxKey) -> Subject {
-    Subject(format!("ai_mail.{}.{}.*", at.tenant, at.agent))
-}
-
-/// Where a tool says that it came, changed or went.
-pub fn tool_announce() -> Subject {
-    Subject("ai_rpc.tool.announce".to_owned())
-}
-
-/// Where executors answer what operators ask about tools.
-pub fn tool_request() -> Subject {
-    Subject("ai_rpc.tool.request".to_owned())
-}
-
-/// `ai_tool.<tenant>.<tool>`: a tool's own subject.
-pub fn tool(tenant: &TenantId, tool: &ToolName) -> Subject {
-    Subject(format!("ai_tool.{tenant}.{tool}"))
-}
-
-/// `ai_tool_probe.<tenant>.<tool>`: where a `reconcilable` tool is asked what became of a call.
-pub fn tool_probe(tenant: &TenantId, tool: &ToolName) -> Subject {
-    Subject(format!("ai_tool_probe.{tenant}.{tool}"))
-}
-
-/// Cancels of a tool's calls: `ai_tool_cancel.<tenant>.<tool>`.
-pub fn tool_cancel(tenant: &TenantId, tool: &ToolName) -> Subject {
-    Subject(format!("ai_tool_cancel.{tenant}.{tool}"))
+/// `$SRV.PING.<name>.<id>`: whether one replica of a service is there. `instance` is `<name>.<id>`, as a tool says it;
+/// none where that is not two tokens.
+pub fn service_ping(instance: &str) -> Option<Subject> {
+    let (name, id) = instance.split_once('.')?;
+    let name = ToolName::new(name).ok()?;
+    let id = ToolName::new(id).ok()?;
+    Some(Subject(format!("$SRV.PING.{name}.{id}")))
 }
 
 /// The queue group in which replicas of a tool share its calls.
@@ -335,90 +295,25 @@ pub fn inbox_prefix(name: &str) -> String {
     format!("_INBOX_{}", name.chars().map(plain).collect::<String>())
 }
 
-/// `$SRV.INFO`: discovery of the NATS services protocol.
-pub fn services_info() -> Subject {
-    Subject("$SRV.INFO".to_owned())
-}
-
-/// `$SRV.INFO.<tool>`: the description of a tool. Only its servers may subscribe.
-pub fn service_info(tool: &ToolName) -> Subject {
-    Subject(format!("$SRV.INFO.{tool}"))
-}
-
-/// `$SRV.PING.<name>.<id>`: whether one replica of a service is there. `instance` is `<name>.<id>`, as a tool says it;
-/// none where that is not two tokens.
-pub fn service_ping(instance: &str) -> Option<Subject> {
-    let (name, id) = instance.split_once('.')?;
-    let name = ToolName::new(name).ok()?;
-    let id = ToolName::new(id).ok()?;
-    Some(Subject(format!("$SRV.PING.{name}.{id}")))
-}
-
-/// `$SRV.PING`: which instances of services there are.
-pub fn services_ping() -> Subject {
-    Subject("$SRV.PING".to_owned())
-}
-
-/// `$SRV.STATS`: how they fared.
-pub fn services_stats() -> Subject {
-    Subject("$SRV.STATS".to_owned())
-}
-
-/// `ai_dead.<tenant>.<session>.<kind>.<id>`: an input or item that failed for good.
-pub fn dead(key: &SessionKey, kind: DeadKind, id: &CommandId) -> Subject {
-    Subject(format!("ai_dead.{}.{}.{kind}.{id}", key.tenant, key.session))
-}
-
-/// `ai_dead.unknown.unknown.item.<id>`: a dead letter whose session is unknown.
-pub fn dead_unknown(id: &CommandId) -> Subject {
-    Subject(format!("ai_dead.unknown.unknown.{}.{id}", DeadKind::Item))
-}
-
-/// Every dead letter of a tenant.
-pub fn dead_of(tenant: &TenantId) -> Subject {
-    Subject(format!("ai_dead.{tenant}.*.*.*"))
-}
-
-/// Every dead letter of a session.
-pub fn dead_of_session(key: &SessionKey) -> Subject {
-    Subject(format!("ai_dead.{}.{}.*.*", key.tenant, key.session))
-}
-
-/// What a dead letter was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeadKind {
-    /// An input of a session: a client's command, or a worker's report.
-    Control,
-    /// A work item of a model call.
-    Model,
-    /// A work item of a tool call.
-    Tool,
-    /// A timer that was due.
-    Timer,
-    /// A message of unknown kind.
-    Item,
-}
-
-impl DeadKind {
-    const ALL: [Self; 5] = [Self::Control, Self::Model, Self::Tool, Self::Timer, Self::Item];
-
-    /// As in a subject.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Control => "control",
-            Self::Model => "model",
-            Self::Tool => "tool",
-            Self::Timer => "timer",
-            Self::Item => "item",
-        }
+words! {
+    /// What a dead letter was.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum DeadKind {
+        /// An input of a session: a client's command, or a worker's report.
+        Control = "control",
+        /// A work item of a model call.
+        Model = "model",
+        /// A work item of a tool call.
+        Tool = "tool",
+        /// A timer that was due.
+        Timer = "timer",
+        /// A message of unknown kind.
+        Item = "item",
     }
-}
 
-impl fmt::Display for DeadKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
+    /// Its word in a subject.
+    fn as_str;
 }
 
 /// What a dead letter's subject says.
@@ -436,8 +331,8 @@ pub struct DeadSubject {
 pub fn parse_dead(subject: &str) -> Option<DeadSubject> {
     let mut t = subject.strip_prefix("ai_dead.")?.split('.');
     let (tenant, session, kind, id) = (t.next()?, t.next()?, t.next()?, t.next()?);
-    let kind = DeadKind::ALL.into_iter().find(|known| known.as_str() == kind)?;
-    t.next().is_none().then_some(DeadSubject { key: key(tenant, session)?, kind, id: CommandId::new(id).ok()? })
+    let id = CommandId::new(id).ok()?;
+    t.next().is_none().then_some(DeadSubject { key: key(tenant, session)?, kind: DeadKind::parse(kind)?, id })
 }
 
 /// What a control subject says.

@@ -9,6 +9,7 @@ use crate::ids::{CallId, SessionId, TenantId, ToolName};
 use crate::limits;
 use crate::model::{ItemMeta, ResultMeta};
 use crate::spent::Spent;
+use crate::words::words;
 use crate::{ErrorCode, Json, Timestamp};
 
 /// What may be done when nobody knows whether a call took effect.
@@ -44,25 +45,20 @@ impl EffectClass {
     }
 }
 
-/// Whether a person must approve each call of a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
-#[serde(rename_all = "snake_case")]
-pub enum ApprovalPolicy {
-    /// Nobody is asked before a call.
-    #[default]
-    Never,
-    /// Each call waits for a person.
-    Always,
-}
-
-impl ApprovalPolicy {
-    /// As in a message.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Never => "never",
-            Self::Always => "always",
-        }
+words! {
+    /// Whether a person must approve each call of a tool.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ApprovalPolicy {
+        /// Nobody is asked before a call.
+        #[default]
+        Never = "never",
+        /// Each call waits for a person.
+        Always = "always",
     }
+
+    /// Its word in a message.
+    fn as_str;
 }
 
 /// A tool as the catalogue knows it: the value of KV `ai_loop_tools`.
@@ -211,37 +207,28 @@ impl FullResultRef {
     }
 }
 
-/// What became of a tool call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// It ran and answered.
-    Ok,
-    /// It ran, or could not run, and says why.
-    Error,
-    /// A person denied the call.
-    Denied,
-    /// The deadline of the call passed.
-    Timeout,
-    /// It was called off.
-    Cancelled,
-    /// Nobody knows whether it took effect; also what a newer executor calls by a name that we do not know.
-    #[serde(other)]
-    Unknown,
-}
-
-impl Outcome {
-    /// As in an event.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Error => "error",
-            Self::Denied => "denied",
-            Self::Timeout => "timeout",
-            Self::Cancelled => "cancelled",
-            Self::Unknown => "unknown",
-        }
+words! {
+    /// What became of a tool call.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Outcome {
+        /// It ran and answered.
+        Ok = "ok",
+        /// It ran, or could not run, and says why.
+        Error = "error",
+        /// A person denied the call.
+        Denied = "denied",
+        /// The deadline of the call passed.
+        Timeout = "timeout",
+        /// It was called off.
+        Cancelled = "cancelled",
+        /// Nobody knows whether it took effect; also what a newer executor calls by a name that we do not know.
+        #[serde(other)]
+        Unknown = "unknown",
     }
+
+    /// Its word in an event.
+    fn as_str;
 }
 
 /// `provide_tool_result`: of executors only.

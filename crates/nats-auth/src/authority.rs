@@ -19,8 +19,8 @@ pub(crate) const SYSTEM_ACCOUNT: &str = "SYS";
 /// The keys of an installation and the roles of this version.
 #[derive(Debug)]
 pub struct Authority {
-    keys: Keys,
-    roles: Vec<Role>,
+    pub(crate) keys: Keys,
+    pub(crate) roles: Vec<Role>,
 }
 
 /// From when to when a credential is valid.
@@ -45,24 +45,6 @@ impl Authority {
     /// An authority with these keys, for these roles.
     pub fn new(keys: Keys, roles: Vec<Role>) -> Self {
         Self { keys, roles }
-    }
-
-    /// The roles that it knows.
-    pub fn roles(&self) -> &[Role] {
-        &self.roles
-    }
-
-    pub(crate) fn has_role(&self, name: &str) -> bool {
-        self.roles.iter().any(|role| role.name == name)
-    }
-
-    pub(crate) fn add_missing_keys(&mut self) -> Vec<String> {
-        self.keys.add_missing(&self.roles)
-    }
-
-    /// The keys that it signs with.
-    pub fn keys(&self) -> &Keys {
-        &self.keys
     }
 
     /// Public key of an account.

@@ -41,7 +41,7 @@ impl Installation {
         let authority = Authority::new(Keys::generate(&roles), roles);
         let mut installation = Self { authority, store };
         installation.save_keys()?;
-        for role in installation.authority.roles().iter().map(|role| role.name).collect::<Vec<_>>() {
+        for role in installation.authority.roles.iter().map(|role| role.name).collect::<Vec<_>>() {
             let user = installation.authority.role_user(role, Lifetime { now, valid_for: None })?;
             installation.save_user(role, &user)?;
         }
@@ -76,12 +76,13 @@ impl Installation {
 
     /// Makes signing keys and credentials for the roles that this version added. Returns their names.
     pub fn add_missing_roles(&mut self, now: i64) -> Result<Vec<String>, AuthError> {
-        let added = self.authority.add_missing_keys();
+        let added = self.authority.keys.add_missing(&self.authority.roles);
         if added.is_empty() {
             return Ok(added);
         }
         self.save_keys()?;
-        for role in added.iter().filter(|name| self.authority.has_role(name)).cloned().collect::<Vec<_>>() {
+        let has_role = |name: &&String| self.authority.roles.iter().any(|role| role.name == name.as_str());
+        for role in added.iter().filter(has_role).cloned().collect::<Vec<_>>() {
             let user = self.authority.role_user(&role, Lifetime { now, valid_for: None })?;
             self.save_user(&role, &user)?;
         }
@@ -125,7 +126,7 @@ impl Installation {
     }
 
     fn save_keys(&mut self) -> Result<(), AuthError> {
-        for (name, seed) in self.authority.keys().to_files()? {
+        for (name, seed) in self.authority.keys.to_files()? {
             self.store.put(Group::Keys, &name, &seed)?;
         }
         Ok(())

@@ -7,7 +7,7 @@ use nats_credentials::{Credentials, UserClaims};
 use nats_permissions::Account;
 use tokio::time::{Instant, sleep};
 
-use crate::{AuthError, Installation, ServerAccount, SystemConnection};
+use crate::{AuthError, ConnectedUser, Installation, ServerAccount, SystemConnection};
 
 /// How long the connections of revoked users may take to end.
 const DISCONNECT_MAX: Duration = Duration::from_secs(5);
@@ -61,7 +61,9 @@ impl Installation {
         self.save_accounts(&signed, now)?;
         let end = Instant::now() + DISCONNECT_MAX;
         loop {
-            let connections_left = self.count_connections(connection, users).await?;
+            let connected = self.connected_users(connection).await?;
+            let is_revoked = |connected: &&ConnectedUser| users.contains(&connected.claims.public_key);
+            let connections_left = connected.iter().filter(is_revoked).count();
             if connections_left == 0 || Instant::now() > end {
                 return Ok(Revocation { servers, connections_left });
             }
@@ -78,10 +80,7 @@ impl Installation {
     ) -> Result<Vec<Account>, AuthError> {
         let files = self.users()?.into_values().filter_map(|text| Credentials::parse(&text).ok());
         let mut known: Vec<UserClaims> = files.map(|credentials| credentials.claims).collect();
-        for account in ACCOUNTS {
-            let connected = connection.connections(&self.authority().account_key(account)).await?;
-            known.extend(connected.into_iter().map(|connected| connected.claims));
-        }
+        known.extend(self.connected_users(connection).await?.into_iter().map(|connected| connected.claims));
         let is_needed = |account: &Account| {
             let key = self.authority().account_key(*account);
             users.iter().any(|user| {
@@ -92,16 +91,12 @@ impl Installation {
         Ok(ACCOUNTS.into_iter().filter(is_needed).collect())
     }
 
-    async fn count_connections(
-        &self,
-        connection: &SystemConnection,
-        users: &BTreeSet<String>,
-    ) -> Result<usize, AuthError> {
-        let mut count = 0;
+    /// The connected users of both accounts.
+    async fn connected_users(&self, connection: &SystemConnection) -> Result<Vec<ConnectedUser>, AuthError> {
+        let mut connected = Vec::new();
         for account in ACCOUNTS {
-            let connected = connection.connections(&self.authority().account_key(account)).await?;
-            count += connected.iter().filter(|connected| users.contains(&connected.claims.public_key)).count();
+            connected.extend(connection.connections(&self.authority().account_key(account)).await?);
         }
-        Ok(count)
+        Ok(connected)
     }
 }

@@ -16,7 +16,7 @@ pub enum Account {
 /// A role: what its users may do. Each credential of a role is a user of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Role {
-    /// Name of the role, which is also the prefix of its inboxes: [`Role::inbox`].
+    /// Name of the role, which is also the prefix of its inboxes.
     pub name: &'static str,
     /// Description of the role for people.
     pub about: &'static str,
@@ -46,14 +46,8 @@ pub struct Answers {
     pub within: Duration,
 }
 
-impl Role {
-    /// Returns the filter of the inboxes to which replies to this role go. No other role may subscribe to it.
-    pub fn inbox(&self) -> String {
-        inbox(self.name)
-    }
-}
-
-/// Returns the filter of a role's inboxes, whose prefix `nats::connect` sets.
+/// Returns the filter of the inboxes to which replies to a role go; `nats::connect` sets their prefix. No other role may
+/// subscribe to it.
 pub(crate) fn inbox(role: &str) -> String {
     format!("{}.>", inbox_prefix(role))
 }

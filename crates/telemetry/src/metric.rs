@@ -13,56 +13,146 @@ use prometheus::process_collector::ProcessCollector;
 use prometheus::{Encoder, TextEncoder};
 
 use crate::build::BuildInfo;
-use crate::names::{attr, metric as names};
+use crate::names::{attr, label as names};
 
 static METRICS: OnceLock<Metrics> = OnceLock::new();
 
-struct Metrics {
-    registry: prometheus::Registry,
-    sessions_started: Counter<u64>,
-    sessions_ended: Counter<u64>,
-    sessions: Gauge<u64>,
-    sessions_with_gates: Gauge<u64>,
-    queue_waiting: Gauge<u64>,
-    queue_held: Gauge<u64>,
-    queue_oldest: Gauge<f64>,
-    queue_pullers: Gauge<u64>,
-    work_running: Gauge<u64>,
-    work_max: Gauge<u64>,
-    nats_connected: Gauge<u64>,
-    cell_reachable: Gauge<u64>,
-    nats_reconnects: Counter<u64>,
-    breaker_open: Gauge<u64>,
-    budget_spent: Gauge<f64>,
-    build: Gauge<u64>,
-    turn_duration: Histogram<f64>,
-    turns: Counter<u64>,
-    premature: Counter<u64>,
-    cost: Counter<f64>,
-    steps: Counter<u64>,
-    decisions: Counter<u64>,
-    commits_refused: Counter<u64>,
-    redeliveries: Counter<u64>,
-    handed_back: Counter<u64>,
-    results_stored: Counter<u64>,
-    places_held: UpDownCounter<i64>,
-    queue_wait: Histogram<f64>,
-    dead_letters: Counter<u64>,
-    decide: Histogram<f64>,
-    compose: Histogram<f64>,
-    chat: Histogram<f64>,
-    first_chunk: Histogram<f64>,
-    tokens: Counter<u64>,
-    model_cost: Counter<f64>,
-    model_retries: Counter<u64>,
-    tool: Histogram<f64>,
-    connections: UpDownCounter<i64>,
-    connections_closed: Counter<u64>,
-    requests: Counter<u64>,
-    slow_clients: Counter<u64>,
-    cache_bytes: UpDownCounter<i64>,
-    config_reloads: Counter<u64>,
-    config_broken: UpDownCounter<i64>,
+/// Declares the instruments: for each its type, what makes it, and its name. Prometheus writes `_` for `.` and adds the
+/// unit.
+macro_rules! instruments {
+    ($($(#[$doc:meta])* $field:ident: $type:ty = $make:ident($name:literal $(, $bounds:ident)?),)*) => {
+        struct Metrics {
+            registry: prometheus::Registry,
+            $($(#[$doc])* $field: $type,)*
+        }
+
+        impl Metrics {
+            fn new(meter: &Meter, registry: prometheus::Registry) -> Self {
+                Self { registry, $($field: $make(meter, $name $(, $bounds)?),)* }
+            }
+        }
+    };
+}
+
+instruments! {
+    /// Counter: sessions that began.
+    sessions_started: Counter<u64> = count("ailoop.sessions.started"),
+    /// Counter by `reason`: sessions that ended.
+    sessions_ended: Counter<u64> = count("ailoop.sessions.ended"),
+    /// Gauge by `phase`: sessions of the edge's tenant in the index; each edge says the same.
+    sessions: Gauge<u64> = gauge("ailoop.sessions"),
+    /// Gauge: sessions of the edge's tenant that wait for a person; each edge says the same.
+    sessions_with_gates: Gauge<u64> = gauge("ailoop.sessions.with_gates"),
+    /// Counter by agent, model and `reason`: turns that ended.
+    turns: Counter<u64> = count("ailoop.turns"),
+    /// Counter by agent and model: turns that ended as completed and that the user had to ask to go on.
+    premature: Counter<u64> = count("ailoop.turns.premature"),
+    /// Counter by agent and model, US dollars: what turns cost, without what they delegated.
+    cost: Counter<f64> = sum("ailoop.turns.cost.usd"),
+    /// Counter by agent and model: steps.
+    steps: Counter<u64> = count("ailoop.steps"),
+    /// Counter by agent, model and `source`: decisions about a reply.
+    decisions: Counter<u64> = count("ailoop.decisions"),
+    /// Counter: commits that another replica was faster with.
+    commits_refused: Counter<u64> = count("ailoop.commits.refused"),
+    /// Counter by `queue`: items delivered more than once.
+    redeliveries: Counter<u64> = count("ailoop.redeliveries"),
+    /// Counter by `queue`: items handed back since their tenant, tool, model or session had enough places.
+    handed_back: Counter<u64> = count("ailoop.handed_back"),
+    /// Counter by `queue`: results that no orchestrator took by request, so that they were stored.
+    results_stored: Counter<u64> = count("ailoop.results.stored"),
+    /// Gauge by `queue`, `tenant`, `resource`: places of workers that are held.
+    places_held: UpDownCounter<i64> = balance("ailoop.places.held"),
+    /// Gauge by `queue`: items that no worker holds; each edge says the same.
+    queue_waiting: Gauge<u64> = gauge("ailoop.queue.waiting"),
+    /// Gauge by `queue`: items that were delivered and not settled; each edge says the same.
+    queue_held: Gauge<u64> = gauge("ailoop.queue.held"),
+    /// Gauge by `queue`, seconds: age of the oldest item, held or not; of `due` that of any timer, also a future one.
+    /// Each edge says the same.
+    queue_oldest: Gauge<f64> = age("ailoop.queue.oldest"),
+    /// Gauge by `queue`: requests of workers for items; 0 where no worker takes items. Each edge says the same.
+    queue_pullers: Gauge<u64> = gauge("ailoop.queue.pullers"),
+    /// Gauge by `queue`: items that run at this worker.
+    work_running: Gauge<u64> = gauge("ailoop.work.running"),
+    /// Gauge by `queue`: items that may run at this worker at the same time.
+    work_max: Gauge<u64> = gauge("ailoop.work.max"),
+    /// Gauge: 1 while this process is connected to NATS.
+    nats_connected: Gauge<u64> = gauge("ailoop.nats.connected"),
+    /// Gauge by `cell`: 1 while this edge can reach the cell.
+    cell_reachable: Gauge<u64> = gauge("ailoop.cell.reachable"),
+    /// Counter: connections to NATS after the first one.
+    nats_reconnects: Counter<u64> = count("ailoop.nats.reconnects"),
+    /// Gauge by provider and model: 1 from the failures that open a circuit breaker until a request succeeds.
+    breaker_open: Gauge<u64> = gauge("ailoop.model.breaker.open"),
+    /// Gauge by tenant and budget: the part of it that was spent in its period, 0 to 1 and above.
+    budget_spent: Gauge<f64> = ratio("ailoop.budget.spent.ratio"),
+    /// Gauge: 1, with `version` and `commit` of the process.
+    build: Gauge<u64> = gauge("ailoop.build.info"),
+    /// Histogram by agent, model and `reason`, seconds: one turn.
+    turn_duration: Histogram<f64> = seconds("ailoop.turn.duration", LONG),
+    /// Histogram by `queue`, seconds: from publication to the first delivery.
+    queue_wait: Histogram<f64> = seconds("ailoop.queue.wait", SLOW),
+    /// Counter by `queue`: items that failed for good.
+    dead_letters: Counter<u64> = count("ailoop.dead_letters"),
+    /// Histogram, seconds: one `decide`.
+    decide: Histogram<f64> = seconds("ailoop.decide.duration", QUICK),
+    /// Histogram, seconds: one composition.
+    compose: Histogram<f64> = seconds("ailoop.prompt.compose.duration", QUICK),
+    /// Histogram by model, provider and error, seconds: one model call.
+    chat: Histogram<f64> = seconds("gen_ai.client.operation.duration", SLOW),
+    /// Histogram by model and provider, seconds: to the first chunk.
+    first_chunk: Histogram<f64> = seconds("gen_ai.client.operation.time_to_first_chunk", SLOW),
+    /// Counter by model and `gen_ai.token.type`: tokens.
+    tokens: Counter<u64> = count("gen_ai.client.token.usage"),
+    /// Counter by model and provider, US dollars: what model calls cost, tries that failed included.
+    model_cost: Counter<f64> = sum("ailoop.model.cost.usd"),
+    /// Counter by model, provider and error: requests that failed and were made again, here or at another provider.
+    model_retries: Counter<u64> = count("ailoop.model.retries"),
+    /// Histogram by tool and outcome, seconds: one tool call.
+    tool: Histogram<f64> = seconds("gen_ai.execute_tool.duration", SLOW),
+    /// Up-down counter by `protocol`: open connections of clients, with accepted credentials.
+    connections: UpDownCounter<i64> = balance("ailoop.edge.connections"),
+    /// Counter by `protocol` and `reason` (`timeout`, `evicted`, `accept_failed`, `limit`): connections that the server
+    /// closed or refused, or could not accept.
+    connections_closed: Counter<u64> = count("ailoop.edge.connections_closed"),
+    /// Counter by `method` and `code`: requests of clients.
+    requests: Counter<u64> = count("ailoop.edge.requests"),
+    /// Counter: clients that were let go because they did not read.
+    slow_clients: Counter<u64> = count("ailoop.edge.slow_clients"),
+    /// Up-down counter by `cache`, bytes: what the caches of a process hold, about.
+    cache_bytes: UpDownCounter<i64> = balance("ailoop.cache.bytes"),
+    /// Counter by `part` and `outcome` (`taken`, `broken`): changed configuration files that were read again.
+    config_reloads: Counter<u64> = count("ailoop.config.reloads"),
+    /// Up-down counter by `part`: 1 while files cannot be used and the last good ones are.
+    config_broken: UpDownCounter<i64> = balance("ailoop.config.broken"),
+}
+
+fn count(meter: &Meter, name: &'static str) -> Counter<u64> {
+    meter.u64_counter(name).build()
+}
+
+fn sum(meter: &Meter, name: &'static str) -> Counter<f64> {
+    meter.f64_counter(name).build()
+}
+
+fn gauge(meter: &Meter, name: &'static str) -> Gauge<u64> {
+    meter.u64_gauge(name).build()
+}
+
+fn ratio(meter: &Meter, name: &'static str) -> Gauge<f64> {
+    meter.f64_gauge(name).build()
+}
+
+fn age(meter: &Meter, name: &'static str) -> Gauge<f64> {
+    meter.f64_gauge(name).with_unit("s").build()
+}
+
+fn balance(meter: &Meter, name: &'static str) -> UpDownCounter<i64> {
+    meter.i64_up_down_counter(name).build()
+}
+
+fn seconds(meter: &Meter, name: &'static str, bounds: &[f64]) -> Histogram<f64> {
+    meter.f64_histogram(name).with_unit("s").with_boundaries(bounds.to_vec()).build()
 }
 
 /// Bounds in seconds for what takes microseconds to milliseconds.
@@ -80,68 +170,12 @@ const VALUES_MAX: usize = 128;
 
 /// Makes the instruments; `false` when they were made before.
 pub(crate) fn install(provider: &SdkMeterProvider, registry: prometheus::Registry) -> bool {
-    let meter = provider.meter("ailoop");
     // Resident memory, CPU time, open files and start time, under the names that Prometheus knows.
     let process = registry.register(Box::new(ProcessCollector::for_self()));
     if let Err(error) = process {
         tracing::warn!(%error, "the process has no metrics of its own");
     }
-    let count = |name| meter.u64_counter(name).build();
-    let gauge = |name| meter.i64_up_down_counter(name).build();
-    let now = |name| meter.u64_gauge(name).build();
-    METRICS
-        .set(Metrics {
-            registry,
-            sessions_started: count(names::SESSIONS_STARTED),
-            sessions_ended: count(names::SESSIONS_ENDED),
-            sessions: now(names::SESSIONS),
-            sessions_with_gates: now(names::SESSIONS_WITH_GATES),
-            queue_waiting: now(names::QUEUE_WAITING),
-            queue_held: now(names::QUEUE_HELD),
-            queue_oldest: meter.f64_gauge(names::QUEUE_OLDEST).with_unit("s").build(),
-            queue_pullers: now(names::QUEUE_PULLERS),
-            work_running: now(names::WORK_RUNNING),
-            work_max: now(names::WORK_MAX),
-            nats_connected: now(names::NATS_CONNECTED),
-            cell_reachable: now(names::CELL_REACHABLE),
-            nats_reconnects: count(names::NATS_RECONNECTS),
-            breaker_open: now(names::BREAKER_OPEN),
-            budget_spent: meter.f64_gauge(names::BUDGET_SPENT).build(),
-            build: now(names::BUILD),
-            turn_duration: seconds(&meter, names::TURN_DURATION, LONG),
-            turns: count(names::TURNS),
-            premature: count(names::PREMATURE),
-            cost: meter.f64_counter(names::COST).build(),
-            steps: count(names::STEPS),
-            decisions: count(names::DECISIONS),
-            commits_refused: count(names::COMMITS_REFUSED),
-            redeliveries: count(names::REDELIVERIES),
-            handed_back: count(names::HANDED_BACK),
-            results_stored: count(names::RESULTS_STORED),
-            places_held: gauge(names::PLACES_HELD),
-            queue_wait: seconds(&meter, names::QUEUE_WAIT, SLOW),
-            dead_letters: count(names::DEAD_LETTERS),
-            decide: seconds(&meter, names::DECIDE, QUICK),
-            compose: seconds(&meter, names::COMPOSE, QUICK),
-            chat: seconds(&meter, names::CHAT, SLOW),
-            first_chunk: seconds(&meter, names::FIRST_CHUNK, SLOW),
-            tokens: count(names::TOKENS),
-            model_cost: meter.f64_counter(names::MODEL_COST).build(),
-            model_retries: count(names::MODEL_RETRIES),
-            tool: seconds(&meter, names::TOOL, SLOW),
-            connections: gauge(names::CONNECTIONS),
-            connections_closed: count(names::CONNECTIONS_CLOSED),
-            requests: count(names::REQUESTS),
-            slow_clients: count(names::SLOW_CLIENTS),
-            cache_bytes: gauge(names::CACHE_BYTES),
-            config_reloads: count(names::CONFIG_RELOADS),
-            config_broken: gauge(names::CONFIG_BROKEN),
-        })
-        .is_ok()
-}
-
-fn seconds(meter: &Meter, name: &'static str, bounds: &[f64]) -> Histogram<f64> {
-    meter.f64_histogram(name).with_unit("s").with_boundaries(bounds.to_vec()).build()
+    METRICS.set(Metrics::new(&provider.meter("ailoop"), registry)).is_ok()
 }
 
 fn with(record: impl FnOnce(&Metrics)) {

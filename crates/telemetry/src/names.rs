@@ -1,4 +1,5 @@
-//! Every span, attribute and metric name. Those of OpenTelemetry's conventions come first, ours begin with `ailoop.`.
+//! Every name of a span, an attribute and a label. Those of OpenTelemetry's conventions come first, ours begin with
+//! `ailoop.`. The names of metrics are in [`crate::metric`].
 
 /// The target of every span, by which the filters know them.
 pub const TARGET: &str = "ailoop";
@@ -132,100 +133,8 @@ pub mod attr {
     pub const PROMPT_COMPONENTS: &str = "ailoop.prompt.components";
 }
 
-/// Names of metrics; Prometheus writes `_` for `.` and adds the unit.
-pub mod metric {
-    /// Counter: sessions that began.
-    pub const SESSIONS_STARTED: &str = "ailoop.sessions.started";
-    /// Counter by `reason`: sessions that ended.
-    pub const SESSIONS_ENDED: &str = "ailoop.sessions.ended";
-    /// Gauge by `phase`: sessions of the edge's tenant in the index; each edge says the same.
-    pub const SESSIONS: &str = "ailoop.sessions";
-    /// Gauge: sessions of the edge's tenant that wait for a person; each edge says the same.
-    pub const SESSIONS_WITH_GATES: &str = "ailoop.sessions.with_gates";
-    /// Counter by agent, model and `reason`: turns that ended.
-    pub const TURNS: &str = "ailoop.turns";
-    /// Counter by agent and model: turns that ended as completed and that the user had to ask to go on.
-    pub const PREMATURE: &str = "ailoop.turns.premature";
-    /// Counter by agent and model, US dollars: what turns cost, without what they delegated.
-    pub const COST: &str = "ailoop.turns.cost.usd";
-    /// Counter by agent and model: steps.
-    pub const STEPS: &str = "ailoop.steps";
-    /// Counter by agent, model and `source`: decisions about a reply.
-    pub const DECISIONS: &str = "ailoop.decisions";
-    /// Counter: commits that another replica was faster with.
-    pub const COMMITS_REFUSED: &str = "ailoop.commits.refused";
-    /// Counter by `queue`: items delivered more than once.
-    pub const REDELIVERIES: &str = "ailoop.redeliveries";
-    /// Counter by `queue`: items handed back since their tenant, tool, model or session had enough places.
-    pub const HANDED_BACK: &str = "ailoop.handed_back";
-    /// Counter by `queue`: results that no orchestrator took by request, so that they were stored.
-    pub const RESULTS_STORED: &str = "ailoop.results.stored";
-    /// Gauge by `queue`, `tenant`, `resource`: places of workers that are held.
-    pub const PLACES_HELD: &str = "ailoop.places.held";
-    /// Gauge by `queue`: items that no worker holds; each edge says the same.
-    pub const QUEUE_WAITING: &str = "ailoop.queue.waiting";
-    /// Gauge by `queue`: items that were delivered and not settled; each edge says the same.
-    pub const QUEUE_HELD: &str = "ailoop.queue.held";
-    /// Gauge by `queue`, seconds: age of the oldest item, held or not; of `due` that of any timer, also a future one.
-    /// Each edge says the same.
-    pub const QUEUE_OLDEST: &str = "ailoop.queue.oldest";
-    /// Gauge by `queue`: requests of workers for items; 0 where no worker takes items. Each edge says the same.
-    pub const QUEUE_PULLERS: &str = "ailoop.queue.pullers";
-    /// Gauge by `queue`: items that run at this worker.
-    pub const WORK_RUNNING: &str = "ailoop.work.running";
-    /// Gauge by `queue`: items that may run at this worker at the same time.
-    pub const WORK_MAX: &str = "ailoop.work.max";
-    /// Gauge: 1 while this process is connected to NATS.
-    pub const NATS_CONNECTED: &str = "ailoop.nats.connected";
-    /// Gauge by `cell`: 1 while this edge can reach the cell.
-    pub const CELL_REACHABLE: &str = "ailoop.cell.reachable";
-    /// Counter: connections to NATS after the first one.
-    pub const NATS_RECONNECTS: &str = "ailoop.nats.reconnects";
-    /// Gauge by provider and model: 1 from the failures that open a circuit breaker until a request succeeds.
-    pub const BREAKER_OPEN: &str = "ailoop.model.breaker.open";
-    /// Gauge by tenant and budget: the part of it that was spent in its period, 0 to 1 and above.
-    pub const BUDGET_SPENT: &str = "ailoop.budget.spent.ratio";
-    /// Gauge: 1, with `version` and `commit` of the process.
-    pub const BUILD: &str = "ailoop.build.info";
-    /// Histogram by agent, model and `reason`, seconds: one turn.
-    pub const TURN_DURATION: &str = "ailoop.turn.duration";
-    /// Histogram by `queue`, seconds: from publication to the first delivery.
-    pub const QUEUE_WAIT: &str = "ailoop.queue.wait";
-    /// Counter by `queue`: items that failed for good.
-    pub const DEAD_LETTERS: &str = "ailoop.dead_letters";
-    /// Histogram, seconds: one `decide`.
-    pub const DECIDE: &str = "ailoop.decide.duration";
-    /// Histogram, seconds: one composition.
-    pub const COMPOSE: &str = "ailoop.prompt.compose.duration";
-    /// Histogram by model, provider and error, seconds: one model call.
-    pub const CHAT: &str = "gen_ai.client.operation.duration";
-    /// Histogram by model and provider, seconds: to the first chunk.
-    pub const FIRST_CHUNK: &str = "gen_ai.client.operation.time_to_first_chunk";
-    /// Counter by model and `gen_ai.token.type`: tokens.
-    pub const TOKENS: &str = "gen_ai.client.token.usage";
-    /// Counter by model and provider, US dollars: what model calls cost, tries that failed included.
-    pub const MODEL_COST: &str = "ailoop.model.cost.usd";
-    /// Counter by model, provider and error: requests that failed and were made again, here or at another provider.
-    pub const MODEL_RETRIES: &str = "ailoop.model.retries";
-    /// Histogram by tool and outcome, seconds: one tool call.
-    pub const TOOL: &str = "gen_ai.execute_tool.duration";
-    /// Up-down counter by `protocol`: open connections of clients, with accepted credentials.
-    pub const CONNECTIONS: &str = "ailoop.edge.connections";
-    /// Counter by `protocol` and `reason` (`timeout`, `evicted`, `accept_failed`, `limit`): connections that the server
-    /// closed or refused, or could not accept.
-    pub const CONNECTIONS_CLOSED: &str = "ailoop.edge.connections_closed";
-    /// Counter by `method` and `code`: requests of clients.
-    pub const REQUESTS: &str = "ailoop.edge.requests";
-    /// Counter: clients that were let go because they did not read.
-    pub const SLOW_CLIENTS: &str = "ailoop.edge.slow_clients";
-
-    /// Up-down counter by `cache`, bytes: what the caches of a process hold, about.
-    pub const CACHE_BYTES: &str = "ailoop.cache.bytes";
-    /// Counter by `part` and `outcome` (`taken`, `broken`): changed configuration files that were read again.
-    pub const CONFIG_RELOADS: &str = "ailoop.config.reloads";
-    /// Up-down counter by `part`: 1 while files cannot be used and the last good ones are.
-    pub const CONFIG_BROKEN: &str = "ailoop.config.broken";
-
+/// Names of labels of metrics, beside attributes of spans.
+pub mod label {
     /// Label: the part of a process that reads the files.
     pub const PART: &str = "part";
     /// Label: `sessions`, `patterns`, `answers`.

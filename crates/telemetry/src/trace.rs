@@ -244,7 +244,7 @@ impl Export {
         let mut all = SpanLinks::default();
         all.links = links.into_iter().map(|other| Link::with_context(remote(other))).collect();
         SpanData {
-            span_context: local(context),
+            span_context: with(context, false),
             parent_span_id: parent.map_or(SpanId::INVALID, |parent| SpanId::from_bytes(parent.span_id.to_be_bytes())),
             parent_span_is_remote: parent.is_some(),
             span_kind: match kind {
@@ -330,10 +330,6 @@ impl SpanProcessor for Shared {
 
 fn remote(context: TraceContext) -> SpanContext {
     with(context, true)
-}
-
-fn local(context: TraceContext) -> SpanContext {
-    with(context, false)
 }
 
 fn with(context: TraceContext, is_remote: bool) -> SpanContext {

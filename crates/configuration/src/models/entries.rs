@@ -83,21 +83,7 @@ pub enum Quirk {
 }
 
 /// The quirks of one server.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Quirks(BTreeSet<Quirk>);
-
-impl Quirks {
-    /// Whether it has this one.
-    pub fn has(&self, quirk: Quirk) -> bool {
-        self.0.contains(&quirk)
-    }
-}
-
-impl FromIterator<Quirk> for Quirks {
-    fn from_iter<I: IntoIterator<Item = Quirk>>(quirks: I) -> Self {
-        Self(quirks.into_iter().collect())
-    }
-}
+pub type Quirks = BTreeSet<Quirk>;
 
 /// A checked entry of `providers`.
 #[derive(Debug, Clone, PartialEq, Eq)]

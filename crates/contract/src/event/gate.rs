@@ -42,7 +42,7 @@ pub struct GateOpened {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Json>,
     /// What counts when nobody answers in time.
-    #[serde(default, skip_serializing_if = "OnExpiry::is_deny")]
+    #[serde(default, skip_serializing_if = "crate::default::is_default")]
     pub on_expiry: OnExpiry,
 }
 

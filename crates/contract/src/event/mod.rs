@@ -10,12 +10,11 @@ mod session;
 mod tool;
 mod turn;
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{SessionId, TenantId};
 use crate::timestamp::Timestamp;
+use crate::words::words;
 use crate::{ErrorCode, Json};
 
 pub use crate::spent::Spent;
@@ -38,80 +37,56 @@ pub use turn::{
     TurnCompleted, TurnStarted,
 };
 
-macro_rules! topics {
-    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// A public topic: one or two tokens of a subject.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Topic {
-            $($(#[$doc])* $name,)*
-        }
-
-        impl Topic {
-            /// Every topic, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
-
-            /// As in a subject and as a JSON-RPC method.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$name => $text,)* }
-            }
-
-            /// Parses a topic from the tokens of a subject.
-            pub fn parse(text: &str) -> Option<Self> {
-                match text { $($text => Some(Self::$name),)* _ => None }
-            }
-        }
-    };
-}
-
-topics! {
-    /// The session started: its settings and prompt.
-    SessionStarted = "session_started",
-    /// The session ended; only the text of a reply that was cut off may follow.
-    SessionEnded = "session_ended",
-    /// A user message was accepted.
-    UserProcessed = "message.user_processed",
-    /// A piece of a reply; never logged.
-    AiChunkReceived = "message.ai_chunk_received",
-    /// The complete reply of a model.
-    AiFullReceived = "message.ai_full_received",
-    /// The text of a reply that was cut off; also after the end of its turn and of its session.
-    AiCutReceived = "message.ai_cut_received",
-    /// A piece of a tool call's arguments; never logged.
-    ToolCallPartial = "tool_call.partial",
-    /// A complete tool call.
-    ToolCallIdentified = "tool_call.identified",
-    /// A call waits for the answer of a client.
-    ToolCallWaiting = "tool_call.waiting",
-    /// A tool says how far it is; never logged.
-    ToolCallProgress = "tool_call.progress",
-    /// The one result of a tool call.
-    ToolCallResult = "tool_call.result_processed",
-    /// No new call opens.
-    StatusPaused = "status.paused",
-    /// Calls may open again after a pause.
-    StatusResumed = "status.resumed",
-    /// A reply was decided about.
-    ContinuationProgress = "continuation.progress",
-    /// A turn ended, with its stop reason.
-    TurnCompleted = "turn.completed",
-    /// A person is asked.
-    GateOpened = "gate.opened",
-    /// A person answered, or nobody did in time.
-    GateClosed = "gate.closed",
-    /// Settings of a running session were changed.
-    Configured = "status.configured",
-    /// The transcript was cut to the model's window.
-    ContextPruned = "context.pruned",
-    /// The transcript was cleared.
-    ContextCleared = "context.cleared",
-    /// An error that people should see.
-    Error = "error",
-}
-
-impl fmt::Display for Topic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+words! {
+    /// A public topic: one or two tokens of a subject.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Topic {
+        /// The session started: its settings and prompt.
+        SessionStarted = "session_started",
+        /// The session ended; only the text of a reply that was cut off may follow.
+        SessionEnded = "session_ended",
+        /// A user message was accepted.
+        UserProcessed = "message.user_processed",
+        /// A piece of a reply; never logged.
+        AiChunkReceived = "message.ai_chunk_received",
+        /// The complete reply of a model.
+        AiFullReceived = "message.ai_full_received",
+        /// The text of a reply that was cut off; also after the end of its turn and of its session.
+        AiCutReceived = "message.ai_cut_received",
+        /// A piece of a tool call's arguments; never logged.
+        ToolCallPartial = "tool_call.partial",
+        /// A complete tool call.
+        ToolCallIdentified = "tool_call.identified",
+        /// A call waits for the answer of a client.
+        ToolCallWaiting = "tool_call.waiting",
+        /// A tool says how far it is; never logged.
+        ToolCallProgress = "tool_call.progress",
+        /// The one result of a tool call.
+        ToolCallResult = "tool_call.result_processed",
+        /// No new call opens.
+        StatusPaused = "status.paused",
+        /// Calls may open again after a pause.
+        StatusResumed = "status.resumed",
+        /// A reply was decided about.
+        ContinuationProgress = "continuation.progress",
+        /// A turn ended, with its stop reason.
+        TurnCompleted = "turn.completed",
+        /// A person is asked.
+        GateOpened = "gate.opened",
+        /// A person answered, or nobody did in time.
+        GateClosed = "gate.closed",
+        /// Settings of a running session were changed.
+        Configured = "status.configured",
+        /// The transcript was cut to the model's window.
+        ContextPruned = "context.pruned",
+        /// The transcript was cleared.
+        ContextCleared = "context.cleared",
+        /// An error that people should see.
+        Error = "error",
     }
+
+    /// Its tokens in a subject, which are its JSON-RPC method too.
+    fn as_str;
 }
 
 /// The table of events: name and payload, the tag in a commit, and the topic of those that viewers get.

@@ -11,6 +11,7 @@ use crate::model::{Message, Streaming, StreamingOverride};
 use crate::settings::{AgentSettings, ModelSettings};
 use crate::spent::Spent;
 use crate::timestamp::Timestamp;
+use crate::words::words;
 
 /// The session left the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,7 +146,7 @@ pub struct Requests {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streaming: Option<Streaming>,
     /// What this session says itself of `streaming`.
-    #[serde(default, skip_serializing_if = "StreamingOverride::is_empty")]
+    #[serde(default, skip_serializing_if = "crate::default::is_default")]
     pub own_streaming: StreamingOverride,
 }
 
@@ -169,30 +170,23 @@ pub struct ChildCommanded {
     pub verb: Verb,
 }
 
-/// Why a session ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EndReason {
-    /// Its turn ended and it was not interactive.
-    Completed,
-    /// A client or the parent stopped it.
-    Stopped,
-    /// It could not go on.
-    Error,
-    /// Nobody wanted anything of it for too long.
-    Expired,
-}
-
-impl EndReason {
-    /// As in an event.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Stopped => "stopped",
-            Self::Error => "error",
-            Self::Expired => "expired",
-        }
+words! {
+    /// Why a session ended.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum EndReason {
+        /// Its turn ended and it was not interactive.
+        Completed = "completed",
+        /// A client or the parent stopped it.
+        Stopped = "stopped",
+        /// It could not go on.
+        Error = "error",
+        /// Nobody wanted anything of it for too long.
+        Expired = "expired",
     }
+
+    /// Its word in an event.
+    fn as_str;
 }
 
 /// The end of a session, with its last turn's outcome.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{CallId, CommandId};
 use crate::spent::Spent;
 use crate::tool::ToolSpec;
+use crate::words::words;
 
 /// A turn is at a limit and ends with its next step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,49 +194,38 @@ pub struct ContinuationProgress {
     pub spent: Spent,
 }
 
-/// Why a turn ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StopReason {
-    /// The model finished its work.
-    Completed,
-    /// Its steps were used up.
-    MaxIterations,
-    /// Its time was used up.
-    Timeout,
-    /// Its tokens were used up.
-    TokenLimit,
-    /// Its money was used up.
-    CostLimit,
-    /// Its tool calls were used up.
-    ToolCallLimit,
-    /// The model made the same call again and again.
-    Repetition,
-    /// Step after step brought nothing new.
-    NoProgress,
-    /// A client or the parent stopped it.
-    Stopped,
-    /// It could not go on.
-    Error,
+words! {
+    /// Why a turn ended.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum StopReason {
+        /// The model finished its work.
+        Completed = "completed",
+        /// Its steps were used up.
+        MaxIterations = "max_iterations",
+        /// Its time was used up.
+        Timeout = "timeout",
+        /// Its tokens were used up.
+        TokenLimit = "token_limit",
+        /// Its money was used up.
+        CostLimit = "cost_limit",
+        /// Its tool calls were used up.
+        ToolCallLimit = "tool_call_limit",
+        /// The model made the same call again and again.
+        Repetition = "repetition",
+        /// Step after step brought nothing new.
+        NoProgress = "no_progress",
+        /// A client or the parent stopped it.
+        Stopped = "stopped",
+        /// It could not go on.
+        Error = "error",
+    }
+
+    /// Its word in an event.
+    fn as_str;
 }
 
 impl StopReason {
-    /// As in an event.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::MaxIterations => "max_iterations",
-            Self::Timeout => "timeout",
-            Self::TokenLimit => "token_limit",
-            Self::CostLimit => "cost_limit",
-            Self::ToolCallLimit => "tool_call_limit",
-            Self::Repetition => "repetition",
-            Self::NoProgress => "no_progress",
-            Self::Stopped => "stopped",
-            Self::Error => "error",
-        }
-    }
-
     /// Whether the turn neither did what it was to do nor was stopped by somebody.
     pub const fn is_failure(self) -> bool {
         self.is_limit() || matches!(self, Self::Error)

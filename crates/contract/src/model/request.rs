@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::result::ResultMeta;
 use crate::Json;
 use crate::ids::CallId;
+use crate::layered::layered;
 use crate::limits::{CHUNK_BYTES_MAX, CHUNK_TIME_MAX, STREAM_TIMEOUT_MAX};
 use crate::timestamp::Timestamp;
 use crate::transcript_part::PartRef;
@@ -21,96 +22,38 @@ pub struct ToolDefinition {
     pub parameters: Json,
 }
 
-/// How a reply is streamed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Streaming {
-    /// `false` sends only the full message.
-    pub enabled: bool,
-    /// Milliseconds that deltas are gathered before a chunk goes out.
-    pub chunk_ms: u64,
-    /// Bytes after which a chunk goes out at once.
-    pub chunk_bytes: usize,
-    /// Seconds that connecting may take.
-    pub connect: u64,
-    /// Seconds to the first byte of the reply.
-    pub first_byte: u64,
-    /// Seconds between two pieces of the stream.
-    pub idle: u64,
-}
+layered! {
+    /// How a reply is streamed.
+    pub struct Streaming;
 
-impl Default for Streaming {
-    fn default() -> Self {
-        Self { enabled: true, chunk_ms: 25, chunk_bytes: 256, connect: 5, first_byte: 30, idle: 30 }
-    }
-}
+    /// [`Streaming`] as one layer of settings has it. A field that is absent is as the layer below has it.
+    #[derive(Copy, Eq, JsonSchema)]
+    #[schemars(
+        rename = "streaming",
+        description = "How replies are streamed. What is left out is as the layer below has it."
+    )]
+    pub struct StreamingOverride;
 
-/// [`Streaming`] as one layer of settings has it. A field that is absent is as the layer below has it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(
-    rename = "streaming",
-    description = "How replies are streamed. What is left out is as the layer below has it."
-)]
-pub struct StreamingOverride {
     /// `false` sends only whole messages.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enabled: Option<bool>,
+    enabled: bool = true,
     /// Milliseconds that deltas are gathered before a chunk goes out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = CHUNK_TIME_MAX.as_secs() * 1_000))]
-    pub chunk_ms: Option<u64>,
+    #[layer(schemars(range(max = CHUNK_TIME_MAX.as_secs() * 1_000)))]
+    chunk_ms: u64 = 25,
     /// Bytes after which a chunk goes out at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = CHUNK_BYTES_MAX))]
-    pub chunk_bytes: Option<usize>,
+    #[layer(schemars(range(max = CHUNK_BYTES_MAX)))]
+    chunk_bytes: usize = 256,
     /// Seconds that connecting may take.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = STREAM_TIMEOUT_MAX.as_secs()))]
-    pub connect: Option<u64>,
+    #[layer(schemars(range(min = 1, max = STREAM_TIMEOUT_MAX.as_secs())))]
+    connect: u64 = 5,
     /// Seconds to the first byte of the reply.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = STREAM_TIMEOUT_MAX.as_secs()))]
-    pub first_byte: Option<u64>,
+    #[layer(schemars(range(min = 1, max = STREAM_TIMEOUT_MAX.as_secs())))]
+    first_byte: u64 = 30,
     /// Seconds between two pieces of the stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = STREAM_TIMEOUT_MAX.as_secs()))]
-    pub idle: Option<u64>,
+    #[layer(schemars(range(min = 1, max = STREAM_TIMEOUT_MAX.as_secs())))]
+    idle: u64 = 30,
 }
 
 impl StreamingOverride {
-    /// Whether it sets nothing.
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
-    /// Lays what it sets over `below`.
-    #[must_use]
-    pub fn over(self, below: &Streaming) -> Streaming {
-        Streaming {
-            enabled: self.enabled.unwrap_or(below.enabled),
-            chunk_ms: self.chunk_ms.unwrap_or(below.chunk_ms),
-            chunk_bytes: self.chunk_bytes.unwrap_or(below.chunk_bytes),
-            connect: self.connect.unwrap_or(below.connect),
-            first_byte: self.first_byte.unwrap_or(below.first_byte),
-            idle: self.idle.unwrap_or(below.idle),
-        }
-    }
-
-    /// Both, where the later one wins.
-    #[must_use]
-    pub fn and(self, later: Self) -> Self {
-        Self {
-            enabled: later.enabled.or(self.enabled),
-            chunk_ms: later.chunk_ms.or(self.chunk_ms),
-            chunk_bytes: later.chunk_bytes.or(self.chunk_bytes),
-            connect: later.connect.or(self.connect),
-            first_byte: later.first_byte.or(self.first_byte),
-            idle: later.idle.or(self.idle),
-        }
-    }
-
     /// Checks the bounds. The error names the field.
     pub fn check(&self) -> Result<(), String> {
         let chunk_ms_max = u64::try_from(CHUNK_TIME_MAX.as_millis()).unwrap_or(u64::MAX);
@@ -203,7 +146,7 @@ pub struct ModelItem {
     #[serde(default)]
     pub streaming: Streaming,
     /// The form in which the model was asked to signal; only such a signal is taken out of its text.
-    #[serde(default, skip_serializing_if = "SignalForm::is_text")]
+    #[serde(default, skip_serializing_if = "crate::default::is_default")]
     pub signal: SignalForm,
     /// The id of the commit that opened the call first, as in a [`ToolItem`](crate::tool::ToolItem). Older orchestrators
     /// do not say.
@@ -242,12 +185,4 @@ pub enum SignalForm {
     Call,
     /// The whole reply is one object, with what people read in it.
     Envelope,
-}
-
-impl SignalForm {
-    /// Whether it is the default.
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde asks")]
-    pub const fn is_text(&self) -> bool {
-        matches!(self, Self::Text)
-    }
 }

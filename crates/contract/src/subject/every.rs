@@ -5,124 +5,80 @@ use crate::command::Verb;
 use crate::event::Topic;
 use crate::streams::Bucket;
 
-/// Every input of one verb.
-pub fn control(verb: Verb) -> Subject {
-    Subject(format!("ai_loop.control.{verb}.*.*.*"))
-}
+subjects! {
+    /// Every input of one verb.
+    pub fn control(verb: Verb) = "ai_loop.control.{verb}.*.*.*";
 
-/// Every entry of a bucket whose keys are `<tenant>.<name>`.
-pub fn bucket_entry(bucket: Bucket) -> Subject {
-    Subject(format!("$KV.{}.*.*", bucket.name()))
-}
+    /// Every entry of a bucket whose keys are `<tenant>.<name>`.
+    pub fn bucket_entry(bucket: Bucket) = "$KV.{}.*.*", bucket.name();
 
-/// Every note of a request that a client may repeat, beside the index of sessions.
-pub fn request_note() -> Subject {
-    Subject(format!("$KV.{}.*.{REQUEST}.*.*", Bucket::Sessions.name()))
-}
+    /// Every note of a request that a client may repeat, beside the index of sessions.
+    pub fn request_note() = "$KV.{}.*.{REQUEST}.*.*", Bucket::Sessions.name();
 
-/// Every slot of every session's log.
-pub fn log_slot() -> Subject {
-    Subject("ai_loop.log.*.*.*.*".to_owned())
-}
+    /// Every slot of every session's log.
+    pub fn log_slot() = "ai_loop.log.*.*.*.*";
 
-/// Every archived page of every session.
-pub fn archive_page() -> Subject {
-    Subject("ai_archive.*.*.*".to_owned())
-}
+    /// Every archived page of every session.
+    pub fn archive_page() = "ai_archive.*.*.*";
 
-/// Work items of every model call.
-pub fn model_item() -> Subject {
-    Subject("ai_loop.model.call.*.*.*.*".to_owned())
-}
+    /// Work items of every model call.
+    pub fn model_item() = "ai_loop.model.call.*.*.*.*";
 
-/// Work items of every tool call.
-pub fn tool_item() -> Subject {
-    Subject("ai_loop.tool.call.*.*.*.*.*".to_owned())
-}
+    /// Work items of every tool call.
+    pub fn tool_item() = "ai_loop.tool.call.*.*.*.*.*";
 
-/// Every timer that is set.
-pub fn timer_set() -> Subject {
-    Subject("ai_timer.set.*.*.wake".to_owned())
-}
+    /// Every timer that is set.
+    pub fn timer_set() = "ai_timer.set.*.*.wake";
 
-/// Every event of one topic.
-pub fn event(topic: Topic) -> Subject {
-    Subject(format!("ai_loop.{topic}.*.*"))
+    /// Every event of one topic.
+    pub fn event(topic: Topic) = "ai_loop.{topic}.*.*";
+
+    /// The filter that matches the subjects of every tool call.
+    pub fn tool_calls() = "ai_loop.tool_call.*.*.*";
+
+    /// Every notice for every edge replica.
+    pub fn done() = "ai_rpc.done.*.*";
+
+    /// Every result of one verb that is sent to an orchestrator.
+    pub fn result(verb: Verb) = "ai_rpc.result.{verb}.*.*.*.*";
+
+    /// Every result that is sent to an orchestrator.
+    pub fn results() = "ai_rpc.result.*.*.*.*.*";
+
+    /// The holder of every call.
+    pub fn call_holder() = "ai_rpc.call.*.*.*";
+
+    /// The view of every session.
+    pub fn view() = "ai_rpc.view.*.*";
+
+    /// The mailboxes of every tenant, as clients reach them.
+    pub fn mail_request() = "ai_rpc.mail.*";
+
+    /// Requests to every tool of every tenant.
+    pub fn tool() = "ai_tool.*.*";
+
+    /// The question to each tool what it is.
+    pub fn service_info() = "$SRV.INFO.*";
+
+    /// The question to every replica of a service whether it is there.
+    pub fn service_ping() = "$SRV.PING.*.*";
+
+    /// The probe of every tool.
+    pub fn tool_probe() = "ai_tool_probe.*.*";
+
+    /// The cancels of every tool.
+    pub fn tool_cancel() = "ai_tool_cancel.*.*";
+
+    /// Mail to every mailbox of every tenant.
+    pub fn mail() = "ai_mail.*.*.*";
+
+    /// Dead letters of every tenant.
+    pub fn dead() = "ai_dead.*.*.*.*";
 }
 
 /// Every public event: topics of one token, and of two.
 pub fn events() -> [Subject; 2] {
     [Subject("ai_loop.*.*.*".to_owned()), Subject("ai_loop.*.*.*.*".to_owned())]
-}
-
-/// The filter that matches the subjects of every tool call.
-pub fn tool_calls() -> Subject {
-    Subject("ai_loop.tool_call.*.*.*".to_owned())
-}
-
-/// Every notice for every edge replica.
-pub fn done() -> Subject {
-    Subject("ai_rpc.done.*.*".to_owned())
-}
-
-/// Every result of one verb that is sent to an orchestrator.
-pub fn result(verb: Verb) -> Subject {
-    Subject(format!("ai_rpc.result.{verb}.*.*.*.*"))
-}
-
-/// Every result that is sent to an orchestrator.
-pub fn results() -> Subject {
-    Subject("ai_rpc.result.*.*.*.*.*".to_owned())
-}
-
-/// The holder of every call.
-pub fn call_holder() -> Subject {
-    Subject("ai_rpc.call.*.*.*".to_owned())
-}
-
-/// The view of every session.
-pub fn view() -> Subject {
-    Subject("ai_rpc.view.*.*".to_owned())
-}
-
-/// The mailboxes of every tenant, as clients reach them.
-pub fn mail_request() -> Subject {
-    Subject("ai_rpc.mail.*".to_owned())
-}
-
-/// Requests to every tool of every tenant.
-pub fn tool() -> Subject {
-    Subject("ai_tool.*.*".to_owned())
-}
-
-/// The question to each tool what it is.
-pub fn service_info() -> Subject {
-    Subject("$SRV.INFO.*".to_owned())
-}
-
-/// The question to every replica of a service whether it is there.
-pub fn service_ping() -> Subject {
-    Subject("$SRV.PING.*.*".to_owned())
-}
-
-/// The probe of every tool.
-pub fn tool_probe() -> Subject {
-    Subject("ai_tool_probe.*.*".to_owned())
-}
-
-/// The cancels of every tool.
-pub fn tool_cancel() -> Subject {
-    Subject("ai_tool_cancel.*.*".to_owned())
-}
-
-/// Mail to every mailbox of every tenant.
-pub fn mail() -> Subject {
-    Subject("ai_mail.*.*.*".to_owned())
-}
-
-/// Dead letters of every tenant.
-pub fn dead() -> Subject {
-    Subject("ai_dead.*.*.*.*".to_owned())
 }
 
 #[cfg(test)]
