@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lifecycle::ClientState;
 use crate::pull::Pull;
-use crate::server::{ExpiringValue, State};
+use crate::server::{ExpiringValue, State, entry_message};
 use crate::store::{MAXIMUM_EXCEEDED, Store};
 use crate::subscription::{EventReceiver, Registration};
 use crate::{Action, ClientLifecycle, Fault, MemoryServer};
@@ -56,7 +56,7 @@ impl MemoryServer {
     /// subscriptions' fate: where one is killed, the subscriptions of all are removed.
     pub fn client(&self, name: &str) -> (Bus, ClientLifecycle) {
         let client = Arc::new(ClientState::new(self.clone(), name));
-        (Bus::new(Arc::new(MemoryClient { client: client.clone() })), ClientLifecycle::new(client))
+        (Bus::new(Arc::new(MemoryClient { client: client.clone() })), ClientLifecycle { client })
     }
 }
 
@@ -120,14 +120,6 @@ impl MemoryClient {
 
     fn message(subject: &str, reply: Option<String>, headers: Headers, payload: Bytes) -> CoreMessage {
         CoreMessage { subject: subject.to_owned(), reply, headers, payload }
-    }
-
-    /// Puts an entry, tells the subscribers of its bucket, and returns its revision.
-    fn put_entry(state: &mut State, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> u64 {
-        let entry = ExpiringValue::new(value.clone(), ttl.or(bucket.max_age()));
-        let revision = state.put_entry((bucket, key.to_owned()), entry);
-        state.core.observe(&Self::message(&entry_subject(bucket, key), None, Headers::new(), value));
-        revision
     }
 
     /// Sends a message of core NATS. One that a fault drops is lost without an error.
@@ -233,8 +225,8 @@ impl Transport for MemoryClient {
         payload: Bytes,
     ) -> Result<Appended, BusError> {
         let server = &self.client.server;
-        let no_stream = || BusError::Unavailable(format!("no stream takes {subject}"));
-        let stream = stream_of(subject.as_str()).ok_or_else(no_stream)?;
+        let stream =
+            stream_of(subject.as_str()).ok_or_else(|| BusError::Unavailable(format!("no stream takes {subject}")))?;
         check_size(&payload, PAYLOAD_BYTES_MAX)?;
         self.run(Action::Append, subject.as_str(), |outcome| {
             if let Some((code, false)) = outcome.doubt {
@@ -243,16 +235,15 @@ impl Transport for MemoryClient {
             let now = server.now();
             let stored =
                 server.with_stream(stream, |store| store.append(subject.as_str(), create, headers, payload, now));
-            match (stored.ok_or_else(no_stream)?, outcome.doubt) {
+            match (stored, outcome.doubt) {
                 (Ok(seq), None) => {
-                    let mut state = server.lock();
+                    let State { seen_seqs, went_back, .. } = &mut *server.lock();
                     let name = (self.client.name.clone(), stream);
-                    let seen = state.seen_seqs.entry(name.clone()).or_default();
-                    let went_back = seq <= *seen;
-                    *seen = seq.max(*seen);
-                    if went_back {
-                        state.went_back.insert(name);
+                    let seen = seen_seqs.entry(name.clone()).or_default();
+                    if seq <= *seen {
+                        went_back.insert(name);
                     }
+                    *seen = seq.max(*seen);
                     Ok(Appended::Stored(seq))
                 }
                 // Only a subject has a maximum here, not the stream.
@@ -271,7 +262,7 @@ impl Transport for MemoryClient {
                 Read::Leader => 0,
             };
             let generation = self.generation();
-            let found = server.with_stream(stream, |store| store.last(filter.as_str(), lag)).flatten();
+            let found = server.with_stream(stream, |store| store.last(filter.as_str(), lag));
             Ok(found.map(|found| Stored { generation, ..found }))
         })
         .await
@@ -284,22 +275,18 @@ impl Transport for MemoryClient {
             let generation = self.generation();
             let found = server.with_stream(stream, |store| store.last_many(filters, outcome.lag));
             Ok(match found {
-                Some(ReadMany::Messages(found)) => {
+                ReadMany::Messages(found) => {
                     ReadMany::Messages(found.into_iter().map(|found| Stored { generation, ..found }).collect())
                 }
-                Some(ReadMany::TooMany) => ReadMany::TooMany,
-                None => ReadMany::Messages(Vec::new()),
+                ReadMany::TooMany => ReadMany::TooMany,
             })
         })
         .await
     }
 
     async fn purge(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
-        let server = &self.client.server;
-        self.run(Action::Purge, filter.as_str(), |_| {
-            Ok(server.with_stream(stream, |store| store.purge(filter.as_str())).unwrap_or_default())
-        })
-        .await
+        let purge = |store: &mut Store| store.purge(filter.as_str());
+        self.run(Action::Purge, filter.as_str(), |_| Ok(self.client.server.with_stream(stream, purge))).await
     }
 
     async fn delete(&self, stream: Stream, message: &Stored) -> Result<(), BusError> {
@@ -368,7 +355,7 @@ impl Transport for MemoryClient {
     async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError> {
         check_size(&value, PAYLOAD_BYTES_MAX)?;
         self.run(Action::KvPut, key, |_| {
-            Self::put_entry(&mut self.client.server.lock(), bucket, key, value, ttl);
+            self.client.server.lock().put_entry(bucket, key, value, ttl);
             Ok(())
         })
         .await
@@ -387,14 +374,7 @@ impl Transport for MemoryClient {
             if state.entry(bucket, key).is_some() {
                 return Ok(None);
             }
-            Ok(Some(Self::put_entry(&mut state, bucket, key, value, ttl)))
-        })
-        .await
-    }
-
-    async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
-        self.run(Action::KvGet, key, |_| {
-            Ok(self.client.server.lock().entry(bucket, key).map(|entry| entry.content.value.clone()))
+            Ok(Some(state.put_entry(bucket, key, value, ttl)))
         })
         .await
     }
@@ -421,7 +401,7 @@ impl Transport for MemoryClient {
             if state.entry(bucket, key).is_none_or(|entry| entry.revision != revision) {
                 return Ok(None);
             }
-            Ok(Some(Self::put_entry(&mut state, bucket, key, value, ttl)))
+            Ok(Some(state.put_entry(bucket, key, value, ttl)))
         })
         .await
     }
@@ -431,7 +411,7 @@ impl Transport for MemoryClient {
             let mut state = self.client.server.lock();
             state.entries.remove(&(bucket, key.to_owned()));
             let mark = vec![(KV_OPERATION.to_owned(), "DEL".to_owned())];
-            state.core.observe(&Self::message(&entry_subject(bucket, key), None, mark, Bytes::new()));
+            state.core.observe(&entry_message(bucket, key, mark, Bytes::new()));
             Ok(())
         })
         .await
@@ -486,20 +466,13 @@ impl Transport for MemoryClient {
     }
 
     async fn depth(&self, queue: Queue) -> Result<Depth, BusError> {
-        let client = &self.client;
-        self.run(Action::Ping, queue.durable(), |_| {
-            let depth = client.server.with_stream(queue.stream(), |store| store.consumer.depth());
-            Ok(depth.unwrap_or_default())
-        })
-        .await
+        let depth = |store: &mut Store| store.consumer.depth();
+        self.run(Action::Ping, queue.durable(), |_| Ok(self.client.server.with_stream(queue.stream(), depth))).await
     }
 
     async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
-        let server = &self.client.server;
-        self.run(Action::Ping, filter.as_str(), |_| {
-            Ok(server.with_stream(stream, |store| store.count(filter.as_str())).unwrap_or_default())
-        })
-        .await
+        let count = |store: &mut Store| store.count(filter.as_str());
+        self.run(Action::Ping, filter.as_str(), |_| Ok(self.client.server.with_stream(stream, count))).await
     }
 
     fn generation(&self) -> u64 {
@@ -508,14 +481,13 @@ impl Transport for MemoryClient {
 
     async fn rewound(&self) -> Result<Vec<StreamRewind>, BusError> {
         self.run(Action::Ping, "rewound", |_| {
-            let mut state = self.client.server.lock();
-            let ends: Vec<(Stream, u64)> =
-                state.streams.iter().map(|(stream, store)| (*stream, store.last_seq())).collect();
+            let State { streams, seen_seqs, went_back, .. } = &mut *self.client.server.lock();
             let mut rewound = Vec::new();
-            for (stream, last) in ends {
-                let seen = state.seen_seqs.insert((self.client.name.clone(), stream), last).unwrap_or_default();
-                if state.went_back.remove(&(self.client.name.clone(), stream)) || last < seen {
-                    rewound.push(StreamRewind { stream, seen, last });
+            for (stream, store) in streams {
+                let (name, last) = ((self.client.name.clone(), *stream), store.last_seq());
+                let seen = seen_seqs.insert(name.clone(), last).unwrap_or_default();
+                if went_back.remove(&name) || last < seen {
+                    rewound.push(StreamRewind { stream: *stream, seen, last });
                 }
             }
             Ok(rewound)
@@ -535,7 +507,7 @@ impl Transport for MemoryClient {
         };
         self.run(Action::Ping, name, |_| {
             Ok(match storage {
-                Storage::Stream(stream) => server.with_stream(stream, |store| store.size()).unwrap_or_default(),
+                Storage::Stream(stream) => server.with_stream(stream, |store| store.size()),
                 Storage::Objects(store) => server.lock().objects_size(store),
             })
         })
@@ -577,9 +549,4 @@ fn check_size(payload: &Bytes, max: usize) -> Result<(), BusError> {
 fn stream_of(subject: &str) -> Option<Stream> {
     let takes = |stream: &&Stream| stream.subjects().iter().any(|filter| matches(filter, subject));
     Stream::ALL.iter().find(takes).copied()
-}
-
-/// The subject under which clients of NATS write an entry of a bucket.
-fn entry_subject(bucket: Bucket, key: &str) -> String {
-    format!("$KV.{}.{key}", bucket.name())
 }

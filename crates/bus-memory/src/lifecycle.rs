@@ -17,14 +17,10 @@ enum Phase {
 /// Control over a client: kill it, freeze it, let it go on.
 #[derive(Debug, Clone)]
 pub struct ClientLifecycle {
-    client: Arc<ClientState>,
+    pub(crate) client: Arc<ClientState>,
 }
 
 impl ClientLifecycle {
-    pub(crate) fn new(client: Arc<ClientState>) -> Self {
-        Self { client }
-    }
-
     /// Kills the client: none of its operations ever returns, and its subscriptions are removed.
     pub fn kill(&self) {
         self.client.kill();

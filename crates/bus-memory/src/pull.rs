@@ -86,8 +86,7 @@ impl Pull {
         if state.restarts != self.restarts {
             return Next::Restarted;
         }
-        let Some(store) = state.streams.get_mut(&self.queue.stream()) else { return Next::Wait(None) };
-        store.advance(now);
+        let store = state.stream(self.queue.stream(), now);
         if let Some((NumberedDelivery { seq, delivered, number }, stored)) = store.next_delivery(Instant::now()) {
             let ack = format!("{}.{seq}.{delivered}.{number}", self.queue.durable());
             let Stored { subject, stored_at, headers, payload, .. } = stored;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bus::transport::StorageSize;
+use bus::{CoreMessage, Headers};
 use bytes::Bytes;
 use contract::Timestamp;
 use contract::streams::{Bucket, Objects, Queue, Stream};
@@ -64,10 +65,19 @@ pub(crate) struct Entry {
 }
 
 impl State {
-    /// Puts an entry, and returns its revision.
-    pub(crate) fn put_entry(&mut self, name: (Bucket, String), content: ExpiringValue) -> u64 {
+    /// A stream after the timers and expiries that are due at `now`.
+    pub(crate) fn stream(&mut self, stream: Stream, now: Timestamp) -> &mut Store {
+        let store = self.streams.entry(stream).or_insert_with(|| Store::new(stream));
+        store.advance(now);
+        store
+    }
+
+    /// Puts an entry, tells the subscribers of its bucket, and returns its revision.
+    pub(crate) fn put_entry(&mut self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> u64 {
         self.revision += 1;
-        self.entries.insert(name, Entry { revision: self.revision, content });
+        let content = ExpiringValue::new(value.clone(), ttl.or(bucket.max_age()));
+        self.entries.insert((bucket, key.to_owned()), Entry { revision: self.revision, content });
+        self.core.observe(&entry_message(bucket, key, Headers::new(), value));
         self.revision
     }
 
@@ -84,6 +94,11 @@ impl State {
     pub(crate) fn entry(&self, bucket: Bucket, key: &str) -> Option<&Entry> {
         self.entries.get(&(bucket, key.to_owned())).filter(|entry| entry.content.is_alive())
     }
+}
+
+/// What clients of NATS write to an entry of a bucket.
+pub(crate) fn entry_message(bucket: Bucket, key: &str, headers: Headers, payload: Bytes) -> CoreMessage {
+    CoreMessage { subject: format!("$KV.{}.{key}", bucket.name()), reply: None, headers, payload }
 }
 
 /// A value that may expire.
@@ -178,20 +193,15 @@ impl MemoryServer {
     }
 
     /// Runs `f` on a stream after its due timers and expiries, and wakes the pulls from it.
-    pub(crate) fn with_stream<T>(&self, stream: Stream, f: impl FnOnce(&mut Store) -> T) -> Option<T> {
+    pub(crate) fn with_stream<T>(&self, stream: Stream, f: impl FnOnce(&mut Store) -> T) -> T {
         let now = self.now();
-        let out = {
-            let mut state = self.lock();
-            let store = state.streams.get_mut(&stream)?;
-            store.advance(now);
-            f(store)
-        };
+        let out = f(self.lock().stream(stream, now));
         for queue in Queue::ALL.iter().filter(|queue| queue.stream() == stream) {
             if let Some(changed) = self.inner.changed.get(queue) {
                 changed.notify_waiters();
             }
         }
-        Some(out)
+        out
     }
 }
 

@@ -15,9 +15,9 @@ use crate::archived_page;
 use crate::json::parse;
 use crate::log::begins_log;
 use crate::slots::slot_of;
-use crate::transport::{EXPECTED_LAST, ReadMany};
+use crate::transport::ReadMany;
 use crate::verify::{Verified, Write};
-use crate::{Bus, BusError, Head, Read, Stored, body};
+use crate::{Bus, BusError, Head, Headers, Read, Stored, body};
 
 /// What stays in the log of the pages that move to the archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Staying<'_> {
             Self::Parts { kept, .. } => kept.contains(&slot),
             Self::AnyPart => {
                 let is_part = |read: Beside| read.transcript.is_some() && read.snapshot.is_none();
-                body::blob(message).is_some() || serde_json::from_slice(message).is_ok_and(is_part)
+                body::object_of(message).is_some() || serde_json::from_slice(message).is_ok_and(is_part)
             }
             Self::Nothing => false,
         }
@@ -65,23 +65,13 @@ enum PageOwner {
     Import,
 }
 
-/// An archived page as it is stored.
-struct StoredPage {
-    seq: u64,
-    /// The connection over which it was read.
-    generation: u64,
-    /// The object that holds it, where it is large.
-    object: Option<String>,
-    messages: BTreeMap<u64, Bytes>,
-}
-
 /// The objects that have large bodies of a page's commits, by the page's own body; none where it is damaged.
 pub fn objects_of_page(body: &[u8]) -> Result<Vec<String>, BusError> {
     let messages = match archived_page::messages(body) {
         Err(BusError::Malformed(_)) => Vec::new(),
         read => read?,
     };
-    Ok(messages.iter().filter_map(|message| body::blob(message)).collect())
+    Ok(messages.iter().filter_map(|message| body::object_of(message)).collect())
 }
 
 impl Bus {
@@ -101,21 +91,14 @@ impl Bus {
         match stay {
             Staying::Parts { leaving, .. } => {
                 for slot in leaving.iter().filter(|slot| **slot < below) {
-                    self.remove_archived(key, *slot).await?;
+                    if let Some(stored) = self.slot_message(key, *slot, Read::Leader).await? {
+                        self.remove(&stored).await?;
+                    }
                 }
                 Ok(())
             }
             Staying::AnyPart => Ok(()),
             Staying::Nothing => self.remove_parts(key, below).await,
-        }
-    }
-
-    /// Removes one commit from the log whose page is in the archive.
-    async fn remove_archived(&self, key: &SessionKey, slot: u64) -> Result<(), BusError> {
-        let found = self.transport().last(Stream::Log, &subject::log_slot(key, slot), Read::Leader).await?;
-        match found {
-            Some(stored) => self.remove(&stored).await,
-            None => Ok(()),
         }
     }
 
@@ -143,7 +126,7 @@ impl Bus {
 
     /// Removes a message of the log, and its body before it.
     async fn remove(&self, stored: &Stored) -> Result<(), BusError> {
-        if let Some(blob) = body::blob(&stored.payload) {
+        if let Some(blob) = body::object_of(&stored.payload) {
             self.transport().delete_object(Objects::Blobs, &blob, stored.generation).await?;
         }
         self.transport().delete(Stream::Log, stored).await
@@ -167,32 +150,29 @@ impl Bus {
         page: u64,
         read: Read,
     ) -> Result<Option<BTreeMap<u64, Bytes>>, BusError> {
-        Ok(self.stored_page(key, page, read).await?.map(|stored| stored.messages))
+        let Some(stored) = self.page_message(key, page, read).await? else { return Ok(None) };
+        self.unpack_page(page, &stored).await.map(Some)
     }
 
-    async fn stored_page(&self, key: &SessionKey, page: u64, read: Read) -> Result<Option<StoredPage>, BusError> {
-        let Some(stored) = self.transport().last(Stream::Archive, &subject::archive_page(key, page), read).await?
-        else {
-            return Ok(None);
-        };
-        let object = body::blob(&stored.payload);
-        let body = self.open(Objects::Archive, stored.payload).await?;
-        let messages = archived_page::unpack(page, &body)?;
-        Ok(Some(StoredPage { seq: stored.seq, generation: stored.generation, object, messages }))
+    async fn page_message(&self, key: &SessionKey, page: u64, read: Read) -> Result<Option<Stored>, BusError> {
+        self.transport().last(Stream::Archive, &subject::archive_page(key, page), read).await
+    }
+
+    async fn unpack_page(&self, page: u64, stored: &Stored) -> Result<BTreeMap<u64, Bytes>, BusError> {
+        archived_page::unpack(page, &self.open(Objects::Archive, stored.payload.clone()).await?)
     }
 
     /// The `seq` with which an archived page begins.
     pub(crate) async fn archived_seq(&self, key: &SessionKey, page: u64) -> Result<Option<u64>, BusError> {
-        let found = self.transport().last(Stream::Archive, &subject::archive_page(key, page), Read::Any).await?;
+        let found = self.page_message(key, page, Read::Any).await?;
         found.map(|stored| archived_page::first_seq(&stored.payload)).transpose()
     }
 
     /// Whether a finished page is in the log: its last slot leaves last, and never stays. That it is gone is believed of
     /// the leader only: what stays behind would stay for ever.
     async fn is_in_log(&self, key: &SessionKey, page: u64) -> Result<bool, BusError> {
-        let end = subject::log_slot(key, (page + 1) * SLOTS_PER_PAGE - 1);
         for read in [Read::Any, Read::Leader] {
-            if self.transport().last(Stream::Log, &end, read).await?.is_some() {
+            if self.slot_message(key, (page + 1) * SLOTS_PER_PAGE - 1, read).await?.is_some() {
                 return Ok(true);
             }
         }
@@ -255,7 +235,7 @@ impl Bus {
             if held.contains_key(&slot) {
                 continue;
             }
-            match self.transport().last(Stream::Log, &subject::log_slot(key, slot), Read::Leader).await? {
+            match self.slot_message(key, slot, Read::Leader).await? {
                 Some(stored) => drop(held.insert(slot, stored)),
                 None => break,
             }
@@ -265,7 +245,7 @@ impl Bus {
 
     /// Copies the large body of a message to the store of the archive, unless it is there.
     async fn copy_blob(&self, message: &[u8]) -> Result<(), BusError> {
-        let Some(blob) = body::blob(message) else { return Ok(()) };
+        let Some(blob) = body::object_of(message) else { return Ok(()) };
         if let Some(found) = self.transport().get_object(Objects::Blobs, &blob).await? {
             return self.transport().put_object(Objects::Archive, &blob, found).await;
         }
@@ -291,45 +271,37 @@ impl Bus {
         let subject = subject::archive_page(key, page);
         Verified::at(&subject)
             .repeat(|round| async move {
-                let stored = if round == 1 && is_new { None } else { self.page_in_place(key, page).await? };
+                let is_asked = round > 1 || !is_new;
+                let stored = if is_asked { self.page_message(key, page, Read::Leader).await? } else { None };
                 match stored {
                     None => self.append_page(key, page, messages, 0).await,
-                    Some(stored) => self.replace_page(key, page, messages, stored, owner).await,
+                    Some(stored) => self.replace_page(key, page, messages, &stored, owner).await,
                 }
             })
             .await
     }
 
-    /// The page that stands in a place of the archive. One that cannot be read has no messages.
-    async fn page_in_place(&self, key: &SessionKey, page: u64) -> Result<Option<StoredPage>, BusError> {
-        match self.stored_page(key, page, Read::Leader).await {
-            Err(BusError::Malformed(why)) => {
-                let subject = subject::archive_page(key, page);
-                let Some(found) = self.transport().last(Stream::Archive, &subject, Read::Leader).await? else {
-                    return Ok(None);
-                };
-                tracing::warn!(session = %key, page, why, "an archived page that cannot be read is replaced");
-                let object = body::blob(&found.payload);
-                let Stored { seq, generation, .. } = found;
-                Ok(Some(StoredPage { seq, generation, object, messages: BTreeMap::new() }))
-            }
-            read => read,
-        }
-    }
-
+    /// Replaces the page that stands in a place of the archive. One that cannot be read has no messages.
     async fn replace_page(
         &self,
         key: &SessionKey,
         page: u64,
         messages: &BTreeMap<u64, Bytes>,
-        stored: StoredPage,
+        stored: &Stored,
         owner: PageOwner,
     ) -> Result<Write<()>, BusError> {
+        let there = match self.unpack_page(page, stored).await {
+            Err(BusError::Malformed(why)) => {
+                tracing::warn!(session = %key, page, why, "an archived page that cannot be read is replaced");
+                BTreeMap::new()
+            }
+            read => read?,
+        };
         let mut merged = messages.clone();
-        if owner == PageOwner::Log && is_same_history(&stored.messages, messages)? {
-            merged.extend(stored.messages.clone());
+        if owner == PageOwner::Log && is_same_history(&there, messages)? {
+            merged.extend(there.clone());
         }
-        if merged == stored.messages {
+        if merged == there {
             return Ok(Write::Known(()));
         }
         // Where the log says only that another cell has the session, it is about to come here.
@@ -339,9 +311,9 @@ impl Bus {
             return Err(BusError::Unusable { code: ErrorCode::SessionExists, message });
         }
         let written = self.append_page(key, page, &merged, stored.seq).await?;
-        if let (Write::Known(()), Some(object)) = (&written, &stored.object) {
+        if let (Write::Known(()), Some(object)) = (&written, body::object_of(&stored.payload)) {
             // A failure leaves it in its store until it expires.
-            if let Err(error) = self.transport().delete_object(Objects::Archive, object, stored.generation).await {
+            if let Err(error) = self.transport().delete_object(Objects::Archive, &object, stored.generation).await {
                 tracing::warn!(%error, object, "the body of a page that was replaced stays in its store");
             }
         }
@@ -358,8 +330,7 @@ impl Bus {
     ) -> Result<Write<()>, BusError> {
         let Some(packed) = archived_page::pack(page, messages)? else { return Ok(Write::Known(())) };
         let body = self.offload_body(Objects::Archive, packed).await?;
-        let headers = vec![(EXPECTED_LAST.to_owned(), expected.to_string())];
-        let appended = self.transport().append(&subject::archive_page(key, page), false, headers, body).await?;
+        let appended = self.append_over(&subject::archive_page(key, page), expected, Headers::new(), body).await?;
         Ok(Write::of(appended, |_| ()))
     }
 }

@@ -8,6 +8,7 @@ use contract::tool::sha256_hex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::json::{encode, parse};
 use crate::{Bus, BusError, retry};
 
 /// Bytes above which a body cannot be a reference: `meta` and a hash are far smaller.
@@ -39,12 +40,11 @@ impl Bus {
         if body.len() <= limits::INLINE_BYTES_MAX {
             return Ok(body);
         }
-        let malformed = |e: serde_json::Error| BusError::Malformed(e.to_string());
-        let meta = serde_json::from_slice::<Meta<'_>>(&body).map_err(malformed)?.meta;
+        let meta = parse::<Meta<'_>>(&body)?.meta;
         let reference = Reference { meta, blob: sha256_hex(&body), bytes: body.len() };
-        let encoded = serde_json::to_vec(&reference).map_err(malformed)?;
+        let encoded = encode(&reference)?;
         self.transport().put_object(store, &reference.blob, body.clone()).await?;
-        Ok(encoded.into())
+        Ok(encoded)
     }
 
     /// Returns the body itself, also where a reference came. A blob that is not there (yet) is
@@ -68,41 +68,27 @@ impl Bus {
     /// As [`Bus::open`], for a body that may have moved from one store to the next one.
     pub(crate) async fn open_in(&self, stores: &[Objects], body: Bytes) -> Result<Bytes, BusError> {
         let Some((blob, bytes)) = reference(&body) else { return Ok(body) };
-        let mut found = self.find(stores, &blob).await?;
-        for round in 1..=LATE_ROUNDS {
-            if found.is_some() {
-                break;
+        for round in 0..=LATE_ROUNDS {
+            if round > 0 {
+                // It was stored before its reference; a replica may be late.
+                retry::wait(round, &blob).await;
             }
-            // It was stored before its reference; a replica may be late.
-            retry::wait(round, &blob).await;
-            found = self.find(stores, &blob).await?;
-        }
-        let Some(found) = found else { return Err(BusError::BodyMissing { blob }) };
-        if found.len() != bytes {
-            return Err(BusError::Malformed(format!("blob {blob} has {} bytes instead of {bytes}", found.len())));
-        }
-        Ok(found)
-    }
-
-    /// Looks for a blob in one store after the other.
-    pub(crate) async fn find(&self, stores: &[Objects], blob: &str) -> Result<Option<Bytes>, BusError> {
-        for store in stores {
-            if let Some(found) = self.transport().get_object(*store, blob).await? {
-                return Ok(Some(found));
+            for store in stores {
+                let Some(found) = self.transport().get_object(*store, &blob).await? else { continue };
+                if found.len() == bytes {
+                    return Ok(found);
+                }
+                let why = format!("blob {blob} has {} bytes instead of {bytes}", found.len());
+                return Err(BusError::Malformed(why));
             }
         }
-        Ok(None)
+        Err(BusError::BodyMissing { blob })
     }
-}
-
-/// The name of an offloaded body; `None` for an inline body.
-pub(crate) fn blob(body: &[u8]) -> Option<String> {
-    reference(body).map(|(blob, _)| blob)
 }
 
 /// The object that a body refers to; `None` for a body that stands in its message.
 pub fn object_of(body: &[u8]) -> Option<String> {
-    blob(body)
+    reference(body).map(|(blob, _)| blob)
 }
 
 /// Reads a reference; `None` for an inline body. Only top-level keys count, so that no content can look like one.

@@ -6,11 +6,10 @@ use contract::command::Verb;
 use contract::streams::{Objects, Stream};
 use contract::subject::{self, SessionKey, Subject};
 
-use crate::headers::marked_again;
-use crate::headers::trace_headers;
+use crate::headers::{marked_again, trace_headers};
 use crate::transport::ReadMany;
 use crate::verify::{Verified, Write};
-use crate::{Bus, BusError, Headers, Read, Stored};
+use crate::{Bus, BusError, Headers, Read};
 
 /// The outcome of sending a message to a stream that holds one per subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,14 +20,9 @@ pub enum SendOutcome {
     Duplicate,
 }
 
-/// The waiting inputs of a session.
-#[derive(Debug, Clone)]
-pub enum Inbox {
-    /// In stream order. One that was acknowledged may still be among them, one that waits may be missing.
-    Messages(Vec<Stored>),
-    /// More than 1,024: handle what was delivered alone.
-    TooMany,
-}
+/// The waiting inputs of a session. One that was acknowledged may still be among them, one that waits may be missing.
+/// Where there are too many, handle what was delivered alone.
+pub type Inbox = ReadMany;
 
 impl Bus {
     /// Sends an input. An input of the same verb and id that still waits is success; one that was handled before is
@@ -57,10 +51,7 @@ impl Bus {
 
     /// The waiting inputs of a session; bodies may be references.
     pub async fn inbox(&self, key: &SessionKey) -> Result<Inbox, BusError> {
-        Ok(match self.transport().last_many(Stream::Control, &[subject::control_inbox(key)]).await? {
-            ReadMany::Messages(messages) => Inbox::Messages(messages),
-            ReadMany::TooMany => Inbox::TooMany,
-        })
+        self.transport().last_many(Stream::Control, &[subject::control_inbox(key)]).await
     }
 
     /// Appends to a stream that holds one message per subject. A refusal is believed only after the leader showed the

@@ -53,9 +53,7 @@ impl Bus {
             })
             .await
     }
-}
 
-impl Bus {
     /// The dead letters of a tenant, or of one of its sessions, the oldest original first; `None` when there are more
     /// than 1,024 of them.
     pub async fn dead_letters(

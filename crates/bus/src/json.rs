@@ -5,7 +5,7 @@ use bytes::Bytes;
 use crate::BusError;
 
 /// Parses JSON. The error has the position, never the content.
-pub(crate) fn parse<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, BusError> {
+pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, BusError> {
     serde_json::from_slice(body).map_err(|e| BusError::Malformed(e.to_string()))
 }
 

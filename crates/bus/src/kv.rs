@@ -234,10 +234,7 @@ fn claim_name(key: &SessionKey, call: &CallId, parts: &[&str]) -> String {
 }
 
 fn summary_change(event: SubscriptionEvent) -> Option<SummaryChange> {
-    let message = match event {
-        SubscriptionEvent::Message(message) => message,
-        SubscriptionEvent::Gap => return Some(SummaryChange::Gap),
-    };
+    let SubscriptionEvent::Message(message) = event else { return Some(SummaryChange::Gap) };
     if message.header(KV_OPERATION).is_some() {
         let session = message.subject.rsplit('.').next()?;
         return SessionId::new(session).ok().map(SummaryChange::Removed);

@@ -16,9 +16,9 @@ use futures::future::try_join_all;
 
 use crate::headers::trace_headers;
 use crate::json::parse;
-use crate::seq_cache::{Source, Tail};
+use crate::seq_cache::Tail;
 use crate::slots::{page_start, slot_of};
-use crate::transport::{EXPECTED_LAST, EXPECTED_OF, ReadMany, ttl_header};
+use crate::transport::{EXPECTED_OF, ReadMany, ttl_header};
 use crate::two_histories::HistoryBreak;
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Read, Stored, body, retry};
@@ -120,15 +120,13 @@ impl Bus {
     ) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let generation = self.transport().generation();
         let read = async |slot: u64| {
-            let subject = subject::log_slot(key, slot);
-            let any = self.transport().last(Stream::Log, &subject, Read::Any).await?;
-            let found = match any {
+            let found = match self.slot_message(key, slot, Read::Any).await? {
                 Some(stored) => Some(stored),
-                None => self.transport().last(Stream::Log, &subject, Read::Leader).await?,
+                None => self.slot_message(key, slot, Read::Leader).await?,
             };
             let Some(stored) = found else { return Ok(None) };
             let commit = self.read_commit(stored.payload).await?;
-            self.note(key, slot, stored.seq, &commit.meta.commit, generation, Source::Replica);
+            self.note(key, slot, stored.seq, &commit.meta.commit, generation, Read::Any);
             Ok(Some((slot, commit)))
         };
         let found = try_join_all(slots.map(read)).await?;
@@ -200,8 +198,7 @@ impl Bus {
 
     /// The `seq` with which a page begins; `None` where it is not to be seen.
     pub async fn page_seq(&self, key: &SessionKey, page: u64) -> Result<Option<u64>, BusError> {
-        let first = subject::log_slot(key, page * SLOTS_PER_PAGE);
-        match self.transport().last(Stream::Log, &first, Read::Any).await? {
+        match self.slot_message(key, page * SLOTS_PER_PAGE, Read::Any).await? {
             Some(stored) => parse::<CommitHead>(&stored.payload).map(|head| Some(head.meta.seq)),
             None => self.archived_seq(key, page).await,
         }
@@ -209,8 +206,7 @@ impl Bus {
 
     /// One commit, wherever it lies; `None` where it is not to be seen.
     pub async fn commit_at(&self, key: &SessionKey, slot: u64) -> Result<Option<Commit>, BusError> {
-        let stored = self.transport().last(Stream::Log, &subject::log_slot(key, slot), Read::Any).await?;
-        let message = if let Some(stored) = stored {
+        let message = if let Some(stored) = self.slot_message(key, slot, Read::Any).await? {
             Some(stored.payload)
         } else {
             let page = self.archived(key, slot / SLOTS_PER_PAGE, Read::Any).await?;
@@ -255,20 +251,15 @@ impl Bus {
     /// connection stands by which it was learned, and otherwise learned anew from the leader together with the commit's
     /// id.
     pub async fn commit_for(&self, key: &SessionKey, offer: Offer<'_>) -> Result<Committed, BusError> {
+        let Some(before) = offer.slot.checked_sub(1) else { return self.commit_first(key, offer).await };
         let generation = self.transport().generation();
         // A slot whose page left the log is free again: only what stands before it tells a late writer.
-        let after = match offer.slot.checked_sub(1) {
-            None => After { filter: subject::log_session(key), seq: 0, generation },
-            Some(before) => {
-                let seq = match self.seq_cache.seq(key, before, offer.prev, generation) {
-                    Some(seq) => Some(seq),
-                    None => self.seq_of(key, before, offer.prev).await?,
-                };
-                let Some(seq) = seq else { return Ok(Committed::Theirs) };
-                After { filter: subject::log_slot(key, before), seq, generation }
-            }
+        let seq = match self.seq_cache.seq(key, before, offer.prev, generation) {
+            Some(seq) => Some(seq),
+            None => self.seq_of(key, before, offer.prev).await?,
         };
-        self.offer(key, &offer, &after).await
+        let Some(seq) = seq else { return Ok(Committed::Theirs) };
+        self.offer(key, &offer, &After { filter: subject::log_slot(key, before), seq, generation }).await
     }
 
     /// As [`Bus::commit_for`], for a log that begins with this slot: what is before it is in the archive. It is theirs
@@ -289,10 +280,7 @@ impl Bus {
         head: &str,
     ) -> Result<Committed, BusError> {
         let generation = self.transport().generation();
-        let filter = subject::log_session(key);
-        let Some(stored) = self.transport().last(Stream::Log, &filter, Read::Leader).await? else {
-            return Ok(Committed::Theirs);
-        };
+        let Some(stored) = self.last_message(key, Read::Leader).await? else { return Ok(Committed::Theirs) };
         let found: CommitHead = parse(&stored.payload)?;
         if found.meta.commit == offer.commit {
             // An earlier try whose outcome was unknown.
@@ -301,14 +289,14 @@ impl Bus {
         if found.meta.commit != head {
             return Ok(Committed::Theirs);
         }
-        self.offer(key, &Offer { prev: "", ..offer }, &After { filter, seq: stored.seq, generation }).await
+        let after = After { filter: subject::log_session(key), seq: stored.seq, generation };
+        self.offer(key, &Offer { prev: "", ..offer }, &after).await
     }
 
     /// The sequence of the message that holds this commit in this slot, as the leader knows it; `None` where the slot
     /// holds none, or another one.
     async fn seq_of(&self, key: &SessionKey, slot: u64, commit: &str) -> Result<Option<u64>, BusError> {
-        let found = self.transport().last(Stream::Log, &subject::log_slot(key, slot), Read::Leader).await?;
-        let Some(stored) = found else { return Ok(None) };
+        let Some(stored) = self.slot_message(key, slot, Read::Leader).await? else { return Ok(None) };
         let head: CommitHead = parse(&stored.payload)?;
         Ok((commit.is_empty() || head.meta.commit == commit).then_some(stored.seq))
     }
@@ -319,7 +307,6 @@ impl Bus {
         let store = if offer.ttl.is_some() { Objects::Archive } else { Objects::Blobs };
         let body = self.offload_body(store, offer.body.clone()).await?;
         let mut headers = trace_headers();
-        headers.push((EXPECTED_LAST.to_owned(), after.seq.to_string()));
         headers.push((EXPECTED_OF.to_owned(), after.filter.to_string()));
         headers.extend(offer.ttl.map(ttl_header));
         let what = format!("commit of slot {}", offer.slot);
@@ -327,7 +314,7 @@ impl Bus {
         let holder = Verified::new(&what, offer.commit)
             .write(
                 |_| async {
-                    let appended = self.transport().append(&subject, false, headers.clone(), body.clone()).await?;
+                    let appended = self.append_over(&subject, after.seq, headers.clone(), body.clone()).await?;
                     Ok(Write::of(appended, Holder::Ours))
                 },
                 || self.slot_owner(&subject, offer.commit, after),
@@ -337,7 +324,7 @@ impl Bus {
             Holder::Ours(seq) => {
                 // The sequence counts for the connection by which the one before it was learned: over a later one, the
                 // next commit reads it from the leader.
-                self.note(key, offer.slot, seq, offer.commit, after.generation, Source::Leader);
+                self.note(key, offer.slot, seq, offer.commit, after.generation, Read::Leader);
                 if self.transport().generation() != after.generation {
                     // The server may have another history before this slot, whose sequences happen to be the same.
                     self.check_before(key, offer.slot, offer.prev, Read::Leader).await?;
@@ -372,13 +359,13 @@ impl Bus {
         Ok(Some(if found.meta.commit == commit_id { Holder::Ours(stored.seq) } else { Holder::Theirs }))
     }
 
-    fn note(&self, key: &SessionKey, slot: u64, seq: u64, commit: &str, generation: u64, source: Source) {
-        self.seq_cache.note(key, Tail { slot, seq, commit: commit.to_owned() }, generation, source);
+    fn note(&self, key: &SessionKey, slot: u64, seq: u64, commit: &str, generation: u64, read: Read) {
+        self.seq_cache.note(key, Tail { slot, seq, commit: commit.to_owned() }, generation, read);
     }
 
     /// Deletes the large body of a commit that lost its slot. A failure leaves the body in its store.
     pub(crate) async fn forget(&self, store: Objects, body: &[u8]) {
-        let Some(blob) = body::blob(body) else { return };
+        let Some(blob) = body::object_of(body) else { return };
         // No other message has the body of this commit.
         let generation = self.transport().generation();
         if let Err(error) = self.transport().delete_object(store, &blob, generation).await {
@@ -393,6 +380,16 @@ impl Bus {
         }
     }
 
+    /// The message of the commit in a slot.
+    pub(crate) async fn slot_message(
+        &self,
+        key: &SessionKey,
+        slot: u64,
+        read: Read,
+    ) -> Result<Option<Stored>, BusError> {
+        self.transport().last(Stream::Log, &subject::log_slot(key, slot), read).await
+    }
+
     /// The message of the session's last commit.
     pub(crate) async fn last_message(&self, key: &SessionKey, read: Read) -> Result<Option<Stored>, BusError> {
         self.transport().last(Stream::Log, &subject::log_session(key), read).await
@@ -403,11 +400,7 @@ impl Bus {
         let generation = self.transport().generation();
         let Some(stored) = self.last_message(key, read).await? else { return Ok(None) };
         let head = read_head(&stored)?;
-        let source = match read {
-            Read::Any => Source::Replica,
-            Read::Leader => Source::Leader,
-        };
-        self.note(key, head.slot, stored.seq, &head.meta.commit, generation, source);
+        self.note(key, head.slot, stored.seq, &head.meta.commit, generation, read);
         Ok(Some(HeadRead { head, message: stored.payload }))
     }
 
@@ -434,8 +427,7 @@ impl Bus {
     /// nothing: its page left the log for the archive.
     async fn check_before(&self, key: &SessionKey, slot: u64, prev: &str, read: Read) -> Result<(), BusError> {
         let Some(before) = slot.checked_sub(1).filter(|_| !prev.is_empty()) else { return Ok(()) };
-        let found = self.transport().last(Stream::Log, &subject::log_slot(key, before), read).await?;
-        let Some(stored) = found else { return Ok(()) };
+        let Some(stored) = self.slot_message(key, before, read).await? else { return Ok(()) };
         self.check_history(key, slot, prev, &read_head(&stored)?.meta.commit).await
     }
 
@@ -474,9 +466,7 @@ impl Bus {
         for round in 0..2 {
             if round > 0 {
                 // The last one leaves the log last, and it was written.
-                let end = subject::log_slot(key, last);
-                is_in_log = found.contains_key(&last)
-                    || self.transport().last(Stream::Log, &end, Read::Leader).await?.is_some();
+                is_in_log = found.contains_key(&last) || self.slot_message(key, last, Read::Leader).await?.is_some();
                 if !is_in_log {
                     // It is in the archive, or nowhere; parts of the transcript may have stayed.
                     break;
@@ -501,8 +491,7 @@ impl Bus {
         if is_in_log {
             for slot in first..=last {
                 if let Entry::Vacant(entry) = found.entry(slot)
-                    && let Some(stored) =
-                        self.transport().last(Stream::Log, &subject::log_slot(key, slot), Read::Leader).await?
+                    && let Some(stored) = self.slot_message(key, slot, Read::Leader).await?
                 {
                     entry.insert(stored.payload);
                 }

@@ -1,6 +1,5 @@
 //! Mailboxes of agents: one message for each mail, stored once, and replaced by a mark when it is closed.
 
-use bytes::Bytes;
 use contract::ids::MailId;
 use contract::limits::MAIL_CLOSED_AGE_MAX;
 use contract::mail::{ClosedMail, Mail, MailEntry};
@@ -9,9 +8,9 @@ use contract::subject::{self, MailboxKey, Subject};
 
 use crate::headers::trace_headers;
 use crate::json::{encode, parse};
-use crate::transport::{Appended, EXPECTED_LAST, ReadMany, ttl_header};
+use crate::transport::{ReadMany, ttl_header};
 use crate::verify::{Verified, Write};
-use crate::{Bus, BusError, Headers, Read};
+use crate::{Bus, BusError, Read};
 
 /// The contents of a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +63,7 @@ impl Bus {
         Verified::at(&subject)
             .write(
                 |_| async {
-                    let appended = self.put_mail(&subject, 0, trace_headers(), body.clone()).await?;
+                    let appended = self.append_over(&subject, 0, trace_headers(), body.clone()).await?;
                     Ok(Write::of(appended, |_| PostOutcome::Stored))
                 },
                 || async {
@@ -93,7 +92,7 @@ impl Bus {
         Verified::at(&subject)
             .write(
                 |_| async {
-                    let appended = self.put_mail(&subject, seq, headers.clone(), body.clone()).await?;
+                    let appended = self.append_over(&subject, seq, headers.clone(), body.clone()).await?;
                     Ok(Write::of(appended, |_| true))
                 },
                 || async {
@@ -110,17 +109,5 @@ impl Bus {
     async fn mail_at(&self, subject: &Subject) -> Result<Option<(u64, MailEntry)>, BusError> {
         let Some(stored) = self.transport().last(Stream::Mail, subject, Read::Leader).await? else { return Ok(None) };
         Ok(Some((stored.seq, parse(&stored.payload)?)))
-    }
-
-    /// Appends over the entry of this sequence, 0 for none.
-    async fn put_mail(
-        &self,
-        subject: &Subject,
-        over: u64,
-        mut headers: Headers,
-        body: Bytes,
-    ) -> Result<Appended, BusError> {
-        headers.push((EXPECTED_LAST.to_owned(), over.to_string()));
-        self.transport().append(subject, false, headers, body).await
     }
 }

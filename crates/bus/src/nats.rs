@@ -11,18 +11,14 @@ mod header_map;
 mod keys;
 mod losses;
 mod object_stores;
-mod objects;
 mod pull;
 mod read;
 mod refusal;
-mod replica_count;
-mod rewound;
 mod seen_seqs;
 mod settings;
 mod shared_inbox;
 mod snapshot;
 mod transport;
-mod uptime;
 
 pub use config::{NatsConfig, NatsTls};
 pub use connection::NatsTransport;

@@ -253,43 +253,31 @@ impl Bus {
 
     /// Asks every process of the fleet to describe itself; those that do not answer within 0.7 s are left out.
     pub async fn replicas(&self) -> Result<Vec<ReplicaStatus>, BusError> {
-        let asked = self.transport().request_many(&subject::fleet_status(), Vec::new(), Bytes::new()).await;
-        let mut answers = match asked {
-            Ok(answers) => answers.take(REPLICAS_MAX),
-            Err(BusError::NoResponders { .. }) => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let (mut replicas, end) = (Vec::new(), Instant::now() + STATUS_WAIT);
-        while let Ok(Some(event)) = timeout_at(end, answers.next()).await {
-            let SubscriptionEvent::Message(message) = event else { continue };
-            if message.payload.len() > STATUS_BYTES_MAX {
-                continue;
-            }
-            match parse::<ReplicaStatus>(&message.payload) {
-                Ok(replica) => replicas.push(replica),
-                Err(error) => tracing::debug!(%error, "the description of a process cannot be read"),
-            }
-        }
+        let answers = self.ask_all(&subject::fleet_status(), REPLICAS_MAX, STATUS_WAIT).await?;
+        let mut replicas: Vec<ReplicaStatus> = answers.into_iter().filter_map(read_status).collect();
         replicas.sort_by(|a, b| (&a.service, &a.replica).cmp(&(&b.service, &b.replica)));
         Ok(replicas)
     }
 
     /// Sends a query of the NATS services protocol, and gathers the answers of 0.4 s; a lost connection is an error.
     pub async fn query_services(&self, query: Subject) -> Result<Vec<CoreMessage>, BusError> {
-        let mut answers = match self.transport().request_many(&query, Vec::new(), Bytes::new()).await {
-            Ok(answers) => answers.take(SERVICES_MAX),
-            Err(BusError::NoResponders { .. }) => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let end = Instant::now() + SERVICES_WAIT;
-        let mut messages = Vec::new();
+        let answers = self.ask_all(&query, SERVICES_MAX, SERVICES_WAIT).await?;
+        let messages = answers.into_iter().map(|answer| match answer {
+            SubscriptionEvent::Message(message) => Ok(message),
+            SubscriptionEvent::Gap => Err(BusError::Unavailable("the connection was lost".to_owned())),
+        });
+        messages.collect()
+    }
+
+    /// Sends an empty request to every subscriber, and gathers up to `max` answers of the time `wait`.
+    async fn ask_all(&self, subject: &Subject, max: usize, wait: Duration) -> Result<Vec<SubscriptionEvent>, BusError> {
+        let mut answers = self.transport().request_many(subject, Vec::new(), Bytes::new()).await?.take(max);
+        let (mut gathered, end) = (Vec::new(), Instant::now() + wait);
+        // What has come already counts, however late this task looks at it.
         while let Ok(Some(answer)) = timeout_at(end, answers.next()).await {
-            match answer {
-                SubscriptionEvent::Message(message) => messages.push(message),
-                SubscriptionEvent::Gap => return Err(BusError::Unavailable("the connection was lost".to_owned())),
-            }
+            gathered.push(answer);
         }
-        Ok(messages)
+        Ok(gathered)
     }
 
     /// Answers with the description of this process, until the guard is dropped.
@@ -535,14 +523,8 @@ impl Bus {
     /// Returns when the server knows of the subscriptions so far. A round trip that is lost with its connection is made
     /// again: over the next connection the client subscribes anew, and each subscription yields a gap.
     pub(crate) async fn confirm_subscriptions(&self) -> Result<(), BusError> {
-        let mut round = 1;
-        loop {
-            match self.transport().ping().await {
-                Err(error) if !error.is_final() && round < CONFIRM_ROUNDS => retry::wait(round, "confirm").await,
-                confirmed => return confirmed,
-            }
-            round += 1;
-        }
+        let may_pass = |error: &BusError| !error.is_final();
+        retry::repeat(CONFIRM_ROUNDS, "confirm", may_pass, || self.transport().ping()).await
     }
 }
 
@@ -562,14 +544,19 @@ async fn serve_all(bus: Bus, requests: Subscription, answer: RpcHandler) {
         .await;
 }
 
-fn parse_cancel(event: SubscriptionEvent) -> Option<(SessionKey, CallAttempt)> {
-    match event {
-        SubscriptionEvent::Message(message) => {
-            let key = subject::parse_session_rpc(&message.subject)?;
-            let body: CancelBody = parse(&message.payload).ok()?;
-            Some((key, CallAttempt { call: body.call, attempt: body.attempt }))
-        }
-        // Workers look at the log every few seconds anyway.
-        SubscriptionEvent::Gap => None,
+fn read_status(answer: SubscriptionEvent) -> Option<ReplicaStatus> {
+    let SubscriptionEvent::Message(message) = answer else { return None };
+    if message.payload.len() > STATUS_BYTES_MAX {
+        return None;
     }
+    let read = parse(&message.payload);
+    read.inspect_err(|error| tracing::debug!(%error, "the description of a process cannot be read")).ok()
+}
+
+fn parse_cancel(event: SubscriptionEvent) -> Option<(SessionKey, CallAttempt)> {
+    // A gap does no harm: workers look at the log every few seconds anyway.
+    let SubscriptionEvent::Message(message) = event else { return None };
+    let key = subject::parse_session_rpc(&message.subject)?;
+    let CancelBody { call, attempt } = parse(&message.payload).ok()?;
+    Some((key, CallAttempt { call, attempt }))
 }

@@ -3,6 +3,7 @@
 
 use contract::subject::SessionKey;
 
+use crate::Read;
 use crate::written::Written;
 
 /// The last known slot of each session.
@@ -19,15 +20,6 @@ pub(crate) struct Tail {
     pub(crate) commit: String,
 }
 
-/// How sure it is that a slot is the last one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// Read from the leader, or stored by it just now: it replaces the known one.
-    Leader,
-    /// Read from a replica, which may be behind: it replaces an older one only.
-    Replica,
-}
-
 impl SeqCache {
     /// The sequence of the slot that holds this commit, where it is the last one that is known and was learned over the
     /// connection that stands now.
@@ -36,10 +28,12 @@ impl SeqCache {
         (tail.slot == slot && (commit.is_empty() || tail.commit == commit)).then_some(tail.seq)
     }
 
-    /// Notes the last slot of a session's log, as it was learned over the connection of `generation`.
-    pub(crate) fn note(&self, key: &SessionKey, tail: Tail, generation: u64, source: Source) {
+    /// Notes the last slot of a session's log, as it was learned over the connection of `generation`. What the leader
+    /// shows, or has stored just now, replaces the known one; what any replica shows, which may be behind, an older one
+    /// only.
+    pub(crate) fn note(&self, key: &SessionKey, tail: Tail, generation: u64, read: Read) {
         let is_later = |known: Tail| known.seq >= tail.seq;
-        if source == Source::Leader || !self.0.get(key, generation).is_some_and(is_later) {
+        if read == Read::Leader || !self.0.get(key, generation).is_some_and(is_later) {
             self.0.note(key, generation, tail);
         }
     }
@@ -56,14 +50,14 @@ mod tests {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() };
         let tail = |slot, seq, commit: &str| Tail { slot, seq, commit: commit.to_owned() };
         let seq_cache = SeqCache::default();
-        seq_cache.note(&key, tail(20, 1_000, "a"), 1, Source::Leader);
-        seq_cache.note(&key, tail(15, 700, "b"), 1, Source::Replica);
+        seq_cache.note(&key, tail(20, 1_000, "a"), 1, Read::Leader);
+        seq_cache.note(&key, tail(15, 700, "b"), 1, Read::Any);
         assert_eq!(seq_cache.seq(&key, 20, "a", 1), Some(1_000), "a replica may be behind");
         assert_eq!(seq_cache.seq(&key, 20, "b", 1), None, "another history");
         assert_eq!(seq_cache.seq(&key, 20, "a", 2), None, "learned over another connection");
-        seq_cache.note(&key, tail(15, 700, "b"), 1, Source::Leader);
+        seq_cache.note(&key, tail(15, 700, "b"), 1, Read::Leader);
         assert_eq!(seq_cache.seq(&key, 15, "b", 1), Some(700), "the leader corrects it downwards");
-        seq_cache.note(&key, tail(14, 600, "c"), 2, Source::Replica);
+        seq_cache.note(&key, tail(14, 600, "c"), 2, Read::Any);
         assert_eq!(seq_cache.seq(&key, 14, "c", 2), Some(600), "what was learned before counts no more");
     }
 }

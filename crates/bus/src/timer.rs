@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use contract::Timestamp;
 use contract::streams::Stream;
-use contract::subject::{self, SessionKey, Subject};
+use contract::subject::{self, SessionKey};
 use serde::{Deserialize, Serialize};
 
 use crate::headers::trace_headers;
 use crate::json::encode;
-use crate::transport::{Appended, EXPECTED_LAST, SCHEDULE, SCHEDULE_TARGET, header};
+use crate::transport::{Appended, SCHEDULE, SCHEDULE_TARGET, header};
 use crate::verify::{Verified, Write};
 use crate::written::SetTimer;
 use crate::{Bus, BusError, Headers, Read};
@@ -35,7 +35,7 @@ impl Bus {
         let earlier = || self.set_timers.get(key, generation).filter(|set| set.number < number);
         let before = if number == 1 { Some(0) } else { earlier().map(|set| set.seq) };
         if let Some(before) = before
-            && let Ok(Appended::Stored(seq)) = self.append_over(&subject, before, &headers, &body).await
+            && let Ok(Appended::Stored(seq)) = self.append_over(&subject, before, headers.clone(), body.clone()).await
         {
             note(seq);
             return Ok(());
@@ -59,7 +59,7 @@ impl Bus {
     ) -> Result<Write<Option<u64>>, BusError> {
         let subject = subject::timer_set(key);
         let Some(set) = self.transport().last(Stream::Timer, &subject, Read::Leader).await? else {
-            return Ok(Write::of(self.append_over(&subject, 0, headers, body).await?, Some));
+            return Ok(Write::of(self.append_over(&subject, 0, headers.clone(), body.clone()).await?, Some));
         };
         let is_later = match serde_json::from_slice::<Due>(&set.payload) {
             Ok(due) if due.number > number => self.has_set_timer(key, due.number).await?,
@@ -70,7 +70,7 @@ impl Bus {
         if is_later {
             return Ok(Write::Known(None));
         }
-        Ok(Write::of(self.append_over(&subject, set.seq, headers, body).await?, Some))
+        Ok(Write::of(self.append_over(&subject, set.seq, headers.clone(), body.clone()).await?, Some))
     }
 
     /// Whether the log, as the leader has it, holds this setting of the session's timer. It does not where the log was
@@ -79,18 +79,6 @@ impl Bus {
     async fn has_set_timer(&self, key: &SessionKey, number: u64) -> Result<bool, BusError> {
         let head = self.head(key, Read::Leader).await?;
         Ok(head.is_none_or(|head| head.meta.timers == 0 || head.meta.timers >= number))
-    }
-
-    async fn append_over(
-        &self,
-        subject: &Subject,
-        seq: u64,
-        headers: &Headers,
-        body: &Bytes,
-    ) -> Result<Appended, BusError> {
-        let expected = (EXPECTED_LAST.to_owned(), seq.to_string());
-        let headers = headers.iter().cloned().chain([expected]).collect();
-        self.transport().append(subject, false, headers, body.clone()).await
     }
 
     /// Cancels the session's timer; one that is due already is delivered all the same.

@@ -18,9 +18,8 @@ const PARTS_OF_A_READ: usize = 256;
 impl Bus {
     /// A part of a transcript that the log has. `None` where the leader does not have that very commit.
     pub async fn transcript_part(&self, key: &SessionKey, part: &PartRef) -> Result<Option<TranscriptPart>, BusError> {
-        let slot = subject::log_slot(key, part.slot);
         for read in [Read::Any, Read::Leader] {
-            let Some(stored) = self.transport().last(Stream::Log, &slot, read).await? else { continue };
+            let Some(stored) = self.slot_message(key, part.slot, read).await? else { continue };
             let body = self.open(Objects::Blobs, stored.payload).await?;
             if let Some(found) = part_of(&body, key, part)? {
                 return Ok(Some(found));

@@ -168,7 +168,7 @@ pub struct Delivery {
     pub delivered: u64,
     /// When it was stored, by the server's clock.
     pub stored_at: Timestamp,
-    /// How long it had waited when it came, by the clock of the worker.
+    /// How long it had waited when it came, by the server's clock.
     pub waited: Duration,
     /// How long the connection by which it came had stood by then.
     pub connected_for: Duration,
@@ -378,7 +378,9 @@ pub trait Transport: Send + Sync + 'static {
     ) -> Result<Option<u64>, BusError>;
 
     /// Reads an entry from the leader.
-    async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError>;
+    async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
+        Ok(self.kv_entry(bucket, key).await?.map(|(_, value)| value))
+    }
 
     /// Reads an entry and its revision from the leader.
     async fn kv_entry(&self, bucket: Bucket, key: &str) -> Result<Option<(u64, Bytes)>, BusError>;

@@ -146,8 +146,7 @@ impl Bus {
         if end.saturating_sub(first) > END_MAX {
             return Err(BusError::Malformed(format!("slot {first} of {key} has {} slots behind it", end - first)));
         }
-        let slots: Vec<_> = (first..end).map(|slot| subject::log_slot(key, slot)).collect();
-        let before = try_join_all(slots.iter().map(|slot| self.transport().last(Stream::Log, slot, Read::Leader)));
+        let before = try_join_all((first..end).map(|slot| self.slot_message(key, slot, Read::Leader)));
         // The last one was read first: where it can still be deleted, the others are of the same connection.
         Ok(before.await?.into_iter().flatten().chain((end >= first).then_some(last)).collect())
     }

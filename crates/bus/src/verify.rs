@@ -1,9 +1,10 @@
 //! Writes whose answer leaves open whether they are stored: a read from the leader settles that.
 
+use bytes::Bytes;
 use contract::subject::Subject;
 
-use crate::transport::Appended;
-use crate::{BusError, retry};
+use crate::transport::{Appended, EXPECTED_LAST};
+use crate::{Bus, BusError, Headers, retry};
 
 /// The outcome of a write, as far as its answer shows.
 pub(crate) enum Write<T> {
@@ -25,6 +26,20 @@ impl<T> Write<T> {
             Appended::Stored(seq) => Self::Known(stored(seq)),
             Appended::Doubtful(doubt) => Self::Doubtful(doubt.into_error()),
         }
+    }
+}
+
+impl Bus {
+    /// Appends over the message with sequence `expected`, 0 for none.
+    pub(crate) async fn append_over(
+        &self,
+        subject: &Subject,
+        expected: u64,
+        mut headers: Headers,
+        body: Bytes,
+    ) -> Result<Appended, BusError> {
+        headers.push((EXPECTED_LAST.to_owned(), expected.to_string()));
+        self.transport().append(subject, false, headers, body).await
     }
 }
 

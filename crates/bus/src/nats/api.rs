@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use contract::Timestamp;
-use contract::streams::Queue;
+use contract::streams::{Queue, Stream};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::{Value, json};
 
 use super::connection::{ANSWER_MAX, JETSTREAM_MAX, NatsTransport};
 use super::refusal::Refusal;
-use crate::transport::{Appended, Doubt, EXPECTED_LAST, QueueState};
-use crate::{BusError, Depth, Headers};
+use crate::json::{encode, parse};
+use crate::transport::{Appended, Doubt, EXPECTED_LAST};
+use crate::{BusError, Headers};
 
 /// The message is larger than the stream takes.
 const TOO_LARGE: u32 = 10_054;
@@ -47,11 +48,11 @@ struct Published<'a> {
 /// The fields have the names of the server.
 #[derive(Deserialize)]
 #[allow(clippy::struct_field_names, reason = "as the server names them")]
-struct ConsumerInfo {
-    num_pending: u64,
-    num_ack_pending: u64,
+pub(super) struct ConsumerInfo {
+    pub(super) num_pending: u64,
+    pub(super) num_ack_pending: u64,
     #[serde(default)]
-    num_waiting: u64,
+    pub(super) num_waiting: u64,
 }
 
 /// What the server says of a stream, as far as it is used here, under its names.
@@ -79,7 +80,7 @@ pub(super) struct StreamState {
     pub(super) bytes: u64,
     pub(super) last_seq: u64,
     /// In year 1 where there was never a message.
-    first_ts: Value,
+    pub(super) first_ts: Value,
     pub(super) subjects: Option<BTreeMap<String, u64>>,
 }
 
@@ -95,9 +96,12 @@ impl NatsTransport {
         subject: &str,
         body: Option<&Value>,
     ) -> Result<Result<T, Refusal>, BusError> {
-        let body = body.map(crate::json::encode).transpose()?.unwrap_or_default();
+        let body = body.map(encode).transpose()?.unwrap_or_default();
         let answer = self.js_raw(subject, Headers::new(), body, JETSTREAM_MAX).await?;
-        read_answer(&answer)
+        Ok(match parse(&answer)? {
+            JsResponse::Error { error } => Err(error),
+            JsResponse::Success(success) => Ok(success),
+        })
     }
 
     /// Appends to the stream that takes `subject`, if the last message there has sequence `expected`.
@@ -119,7 +123,7 @@ impl NatsTransport {
             }
             error
         })?;
-        let Published { error, seq, duplicate, stream } = read_published(&answer)?;
+        let Published { error, seq, duplicate, stream } = parse(&answer)?;
         if error.is_none() && !duplicate && seq > 0 {
             self.seen_seqs.note_stored(&stream, seq, &before);
         }
@@ -142,58 +146,35 @@ impl NatsTransport {
         self.js_request(&format!("$JS.API.STREAM.INFO.{stream}"), question).await?.map_err(Refusal::into_error)
     }
 
-    async fn consumer_info(&self, queue: Queue) -> Result<ConsumerInfo, BusError> {
-        let subject = format!("$JS.API.CONSUMER.INFO.{}.{}", queue.stream().name(), queue.durable());
-        self.js_request(&subject, None).await?.map_err(Refusal::into_error)
+    /// The time of the server that leads a stream.
+    pub(super) async fn time_at(&self, stream: Stream) -> Result<Timestamp, BusError> {
+        let time = self.stream_info(stream.name(), None).await?.ts;
+        time.ok_or_else(|| BusError::Malformed("nats-server sent no time".to_owned()))
     }
 
-    /// The pending items of a consumer, and its unacknowledged ones.
-    pub(super) async fn js_depth(&self, queue: Queue) -> Result<Depth, BusError> {
-        let info = self.consumer_info(queue).await?;
-        Ok(Depth { waiting: info.num_pending, held: info.num_ack_pending })
-    }
-
-    /// The state of a consumer, and the age of the first message of its stream: the stream keeps an item until it is
-    /// settled.
-    pub(super) async fn js_queue_state(&self, queue: Queue) -> Result<QueueState, BusError> {
-        let consumer = self.consumer_info(queue).await?;
-        let stream = self.stream_info(queue.stream().name(), None).await?;
-        Ok(QueueState {
-            depth: Depth { waiting: consumer.num_pending, held: consumer.num_ack_pending },
-            pullers: consumer.num_waiting,
-            oldest: serde_json::from_value(stream.state.first_ts).ok().filter(|_| stream.state.messages > 0),
-        })
-    }
-
-    /// Stops the deliveries of a consumer until then; without a time, it delivers again.
-    pub(super) async fn js_pause(&self, queue: Queue, until: Option<Timestamp>) -> Result<(), BusError> {
-        let subject = format!("$JS.API.CONSUMER.PAUSE.{}.{}", queue.stream().name(), queue.durable());
-        let body = until.map_or_else(|| serde_json::json!({}), |until| serde_json::json!({ "pause_until": until }));
-        let answer = self.js_request::<serde::de::IgnoredAny>(&subject, Some(&body)).await?;
-        answer.map(drop).map_err(Refusal::into_error)
-    }
-
-    /// Lets a consumer begin anew with the first message of its stream. Without a sequence, nats-server would begin behind
-    /// the last acknowledged one.
-    pub(super) async fn js_reset(&self, queue: Queue) -> Result<(), BusError> {
-        let subject = format!("$JS.API.CONSUMER.RESET.{}.{}", queue.stream().name(), queue.durable());
-        let body = serde_json::json!({ "seq": 1 });
-        let answer = self.js_request::<serde::de::IgnoredAny>(&subject, Some(&body)).await?;
-        answer.map(drop).map_err(Refusal::into_error)
+    /// Sends a request about the consumer of a queue.
+    pub(super) async fn consumer_request<T: DeserializeOwned>(
+        &self,
+        verb: &str,
+        queue: Queue,
+        body: Option<&Value>,
+    ) -> Result<T, BusError> {
+        let subject = format!("$JS.API.CONSUMER.{verb}.{}.{}", queue.stream().name(), queue.durable());
+        self.js_request(&subject, body).await?.map_err(Refusal::into_error)
     }
 
     /// Removes every message of a stream whose subject matches the filter; returns how many.
     pub async fn purge_messages(&self, stream: &str, filter: &str) -> Result<u64, BusError> {
-        let body = serde_json::json!({ "filter": filter });
+        let body = json!({ "filter": filter });
         let answer = self.js_request::<Purged>(&format!("$JS.API.STREAM.PURGE.{stream}"), Some(&body)).await?;
         answer.map(|purged| purged.purged).map_err(Refusal::into_error)
     }
 
-    /// Removes a message; that it is gone already is success as well.
-    pub(super) async fn js_delete(&self, stream: &str, seq: u64) -> Result<(), BusError> {
-        let body = serde_json::json!({ "seq": seq, "no_erase": true });
+    /// Removes a message, and overwrites it first if `erases`; that it is gone already is success as well.
+    pub(super) async fn delete_message(&self, stream: &str, seq: u64, erases: bool) -> Result<(), BusError> {
+        let body = json!({ "seq": seq, "no_erase": !erases });
         let subject = format!("$JS.API.STREAM.MSG.DELETE.{stream}");
-        match self.js_request::<serde::de::IgnoredAny>(&subject, Some(&body)).await? {
+        match self.js_request::<IgnoredAny>(&subject, Some(&body)).await? {
             Ok(_) => Ok(()),
             Err(refusal) if refusal.err_code == NO_SEQUENCE => Ok(()),
             // One code for every reason; there is no other way to tell this one.
@@ -218,15 +199,4 @@ impl NatsTransport {
             Err(error) => Err(error),
         }
     }
-}
-
-fn read_published(answer: &[u8]) -> Result<Published<'_>, BusError> {
-    serde_json::from_slice(answer).map_err(|error| BusError::Malformed(error.to_string()))
-}
-
-fn read_answer<T: DeserializeOwned>(body: &[u8]) -> Result<Result<T, Refusal>, BusError> {
-    Ok(match crate::json::parse(body)? {
-        JsResponse::Error { error } => Err(error),
-        JsResponse::Success(success) => Ok(success),
-    })
 }

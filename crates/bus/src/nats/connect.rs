@@ -10,12 +10,8 @@ use nats_credentials::{CredentialsError, CredentialsFile, NatsAddress, is_tls_fa
 use tokio::sync::broadcast;
 
 use super::config::NatsConfig;
-use super::connection::{ANSWER_MAX, NatsTransport};
-use super::object_stores::Stores;
-use super::replica_count::ReplicaCount;
-use super::seen_seqs::SeenSeqs;
+use super::connection::{ANSWER_MAX, NatsTransport, Stores, Uptime};
 use super::shared_inbox::SharedInbox;
-use super::uptime::Uptime;
 use crate::{BusError, retry};
 
 /// The oldest server that has every setting that the streams need, and resets a consumer as it should.
@@ -81,23 +77,19 @@ impl NatsTransport {
             );
             return Err(BusError::Unusable { code: ErrorCode::NatsTooOld, message });
         }
-        let jetstream = jetstream::ContextBuilder::new().timeout(ANSWER_MAX).build(client.clone());
-        let (replicas, retention) = (config.replicas.max(1), config.retention());
-        let (stores, replica_count, shared_inbox) =
-            (Stores::default(), ReplicaCount::default(), SharedInbox::default());
-        let seen_seqs = Arc::new(SeenSeqs::default());
         let nats = Self {
+            jetstream: jetstream::ContextBuilder::new().timeout(ANSWER_MAX).build(client.clone()),
             client,
-            jetstream,
-            replicas,
-            retention,
+            replicas: config.replicas.max(1),
+            retention: config.retention(),
             gaps,
             slow,
             uptime,
-            stores,
-            replica_count,
-            shared_inbox,
-            seen_seqs,
+            server_clock: Mutex::default(),
+            stores: Stores::default(),
+            one_replica_cache: Mutex::default(),
+            shared_inbox: SharedInbox::default(),
+            seen_seqs: Arc::default(),
         };
         nats.has_jetstream(config).await?;
         Ok(nats)

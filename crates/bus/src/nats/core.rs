@@ -1,4 +1,4 @@
-//! Core NATS: publish, request, subscribe.
+//! Core NATS: publish and request.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::{ANSWER_MAX, JETSTREAM_MAX, NatsTransport};
+use super::connection::{ANSWER_MAX, NatsTransport};
 use super::header_map::{header_map, headers_of};
-use super::losses::{Losses, sid_of};
-use crate::{BusError, CoreMessage, Headers, Subscription, SubscriptionEvent};
+use super::losses::Losses;
+use super::refusal::closed;
+use crate::{BusError, CoreMessage, Headers, SubscriptionEvent};
 
 /// Pause between two looks whether the connection is back.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -61,14 +62,6 @@ impl NatsTransport {
         self.over_connection(self.publish_patience(), subject, publish).await
     }
 
-    /// Publishes an acknowledgement. It does not wait for a connection: the server may have given its item away since.
-    pub(super) async fn publish_ack(&self, to: &str, ack: impl Into<Bytes>) -> Result<(), BusError> {
-        if !self.is_connected() {
-            return Err(BusError::Unavailable("the connection broke".to_owned()));
-        }
-        self.core_publish(to, Headers::new(), ack.into()).await
-    }
-
     pub(super) async fn core_request(
         &self,
         subject: &str,
@@ -105,24 +98,6 @@ impl NatsTransport {
         }
     }
 
-    pub(super) async fn core_request_many(
-        &self,
-        subject: &str,
-        headers: Headers,
-        payload: Bytes,
-    ) -> Result<Subscription, BusError> {
-        // Subscribed before the request, so that no gap between it and its answers is missed.
-        let mut losses = Losses::new(&self.gaps, &self.slow);
-        let ask = async {
-            let (address, sid, answers) = self.shared_inbox.open(&self.client).await?;
-            losses.set_sid(sid);
-            self.ask(subject, address, headers, payload).await?;
-            Ok(answers)
-        };
-        let answers = self.over_connection(ANSWER_MAX, subject, ask).await?;
-        Ok(futures::stream::unfold((answers, losses), next).boxed())
-    }
-
     /// Sends a request with an inbox of its own, which gets every answer and every status.
     pub(super) async fn ask_many(
         &self,
@@ -139,40 +114,15 @@ impl NatsTransport {
         self.over_connection(ANSWER_MAX, subject, ask).await
     }
 
-    async fn ask(&self, subject: &str, inbox: String, headers: Headers, payload: Bytes) -> Result<(), BusError> {
-        let bytes = payload.len();
+    /// Publishes a request whose answers go to the subject `to`.
+    pub(super) async fn ask(&self, subject: &str, to: String, headers: Headers, body: Bytes) -> Result<(), BusError> {
+        let bytes = body.len();
         let asked = if headers.is_empty() {
-            self.client.publish_with_reply(subject.to_owned(), inbox, payload).await
+            self.client.publish_with_reply(subject.to_owned(), to, body).await
         } else {
-            self.client.publish_with_reply_and_headers(subject.to_owned(), inbox, header_map(headers)?, payload).await
+            self.client.publish_with_reply_and_headers(subject.to_owned(), to, header_map(headers)?, body).await
         };
         asked.map_err(|error| self.publish_error(&error, subject, bytes))
-    }
-
-    pub(super) async fn core_subscribe(&self, subject: &str, queue: Option<&str>) -> Result<Subscription, BusError> {
-        let mut losses = Losses::new(&self.gaps, &self.slow);
-        let subscribe = async {
-            match queue {
-                Some(queue) => self.client.queue_subscribe(subject.to_owned(), queue.to_owned()).await,
-                None => self.client.subscribe(subject.to_owned()).await,
-            }
-        };
-        // Without a connection it is made with the next one.
-        let late = |_| BusError::Timeout { what: format!("subscription to {subject}") };
-        let subscribed = tokio::time::timeout(JETSTREAM_MAX, subscribe).await.map_err(late)?;
-        let messages = subscribed.map_err(|e| closed(&e))?;
-        losses.set_sid(sid_of(&messages));
-        Ok(futures::stream::unfold((messages.map(SubscriptionEvent::from), losses), next).boxed())
-    }
-
-    /// Returns when the server has processed what this connection sent before. The server itself answers a request to
-    /// an address of ours without a subscriber.
-    pub(super) async fn round_trip(&self, timeout: Duration) -> Result<(), BusError> {
-        let unsubscribed = self.client.new_inbox();
-        match self.core_request(&unsubscribed, Headers::new(), Bytes::new(), timeout).await {
-            Ok(_) | Err(BusError::NoResponders { .. }) => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 
     fn publish_error(&self, error: &async_nats::PublishError, subject: &str, bytes: usize) -> BusError {
@@ -184,7 +134,8 @@ impl NatsTransport {
     }
 }
 
-async fn next<S: Stream<Item = SubscriptionEvent> + Unpin>(
+/// The next message, or a gap where messages may be lost.
+pub(super) async fn next_or_gap<S: Stream<Item = SubscriptionEvent> + Unpin>(
     (mut events, mut losses): (S, Losses),
 ) -> Option<(SubscriptionEvent, (S, Losses))> {
     let next = tokio::select! {
@@ -210,10 +161,6 @@ pub(super) fn message(message: async_nats::Message) -> CoreMessage {
         headers: headers_of(message.headers.as_ref()),
         payload: message.payload,
     }
-}
-
-fn closed(error: &impl std::fmt::Display) -> BusError {
-    BusError::Unavailable(format!("the connection is closed: {error}"))
 }
 
 /// Why a request was not answered.

@@ -6,14 +6,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::connection::NatsTransport;
-use super::refusal::Refusal;
+use super::refusal::{NO_STREAM, Refusal};
 use super::settings::{self, Settings};
 use super::snapshot::RESTORE_MARK;
 use crate::transport::DriftPolicy;
 use crate::{BusError, retry};
 
-/// Error codes of a missing stream, and of a missing consumer.
-const NO_STREAM: u32 = 10_059;
 const NO_CONSUMER: u32 = 10_014;
 /// Most tries: a cluster that has just started has no leader yet.
 const ROUNDS_MAX: u32 = 40;
@@ -37,25 +35,17 @@ struct Resource {
 impl NatsTransport {
     pub(super) async fn ensure_all(&self, drift: DriftPolicy) -> Result<(), BusError> {
         for (name, wanted) in settings::streams(self.retention) {
-            self.ensure_resource(drift, stream(&name, wanted, self.replicas)).await?;
+            self.ensure_resource(drift, &stream(&name, wanted, self.replicas)).await?;
         }
         for queue in Queue::ALL {
-            self.ensure_resource(drift, consumer(*queue)).await?;
+            self.ensure_resource(drift, &consumer(*queue)).await?;
         }
         Ok(())
     }
 
-    async fn ensure_resource(&self, drift: DriftPolicy, resource: Resource) -> Result<(), BusError> {
-        let mut round = 1;
-        loop {
-            match self.try_ensure(drift, &resource).await {
-                Err(BusError::Unavailable(_) | BusError::Timeout { .. }) if round < ROUNDS_MAX => {
-                    retry::wait(round, &resource.what).await;
-                    round += 1;
-                }
-                ensured => return ensured,
-            }
-        }
+    async fn ensure_resource(&self, drift: DriftPolicy, resource: &Resource) -> Result<(), BusError> {
+        let may_pass = |error: &BusError| matches!(error, BusError::Unavailable(_) | BusError::Timeout { .. });
+        retry::repeat(ROUNDS_MAX, &resource.what, may_pass, || self.try_ensure(drift, resource)).await
     }
 
     async fn try_ensure(&self, drift: DriftPolicy, resource: &Resource) -> Result<(), BusError> {

@@ -3,16 +3,9 @@
 //! A removed message stays in the files of nats-server until it compacts them. An erased one is overwritten first.
 
 use contract::streams::Objects;
-use serde_json::json;
 
 use super::connection::NatsTransport;
-use super::refusal::Refusal;
 use crate::BusError;
-
-/// There is no message of this sequence, as a cluster answers.
-const NO_SEQUENCE: u32 = 10_043;
-/// A message is not deleted: on a single server also because it is not there.
-const NOT_DELETED: u32 = 10_057;
 
 impl NatsTransport {
     /// Erases every message of a stream whose subject matches the filter; returns how many. One that is removed by
@@ -28,23 +21,12 @@ impl NatsTransport {
 
     /// Overwrites a message and removes it; one that is not there any more is fine.
     pub async fn erase_message(&self, stream: &str, seq: u64) -> Result<(), BusError> {
-        let subject = format!("$JS.API.STREAM.MSG.DELETE.{stream}");
-        let answer: Result<serde::de::IgnoredAny, Refusal> =
-            self.js_request(&subject, Some(&json!({"seq": seq}))).await?;
-        match answer {
-            Ok(_) => Ok(()),
-            Err(refusal) if refusal.err_code == NO_SEQUENCE => Ok(()),
-            Err(refusal) if refusal.err_code == NOT_DELETED => {
-                let is_there = self.message_from(stream, seq, ">").await?.is_some_and(|found| found.seq == seq);
-                if is_there { Err(refusal.into_error()) } else { Ok(()) }
-            }
-            Err(refusal) => Err(refusal.into_error()),
-        }
+        self.delete_message(stream, seq, true).await
     }
 
     /// Erases an object; `false` when there is none.
     pub async fn erase_object(&self, store: Objects, name: &str) -> Result<bool, BusError> {
-        let Some(subjects) = self.stores.subjects(&self.jetstream, store, name).await? else { return Ok(false) };
+        let Some(subjects) = self.object_subjects(store, name).await? else { return Ok(false) };
         // The chunks first: as long as the description is there, an interrupted run finds them again.
         for subject in subjects {
             self.erase_messages(&format!("OBJ_{}", store.name()), &subject).await?;

@@ -10,18 +10,13 @@ pub(super) struct Losses {
     gaps: Receiver<()>,
     slow: Receiver<u64>,
     /// The subscription's number; none where it is not known, and every slow subscription counts.
-    sid: Option<u64>,
+    pub(super) sid: Option<u64>,
 }
 
 impl Losses {
     /// The losses from now on. Until its number is set, every slow subscription counts.
     pub(super) fn new(gaps: &Sender<()>, slow: &Sender<u64>) -> Self {
         Self { gaps: gaps.subscribe(), slow: slow.subscribe(), sid: None }
-    }
-
-    /// Sets the number of the subscription.
-    pub(super) fn set_sid(&mut self, sid: Option<u64>) {
-        self.sid = sid;
     }
 
     /// Returns when messages may be lost.

@@ -1,6 +1,6 @@
 //! Pulling from a durable consumer.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_nats::{StatusCode, Subscriber};
@@ -9,24 +9,30 @@ use contract::streams::Queue;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use tokio::sync::broadcast;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::connection::NatsTransport;
+use super::connection::{NatsTransport, ServerClock, Uptime};
 use super::header_map::headers_of;
 use super::seen_seqs::SeenSeqs;
-use super::uptime::Uptime;
 use crate::transport::Transport;
 use crate::{BusError, Delivery, Headers};
 
 /// Interval of the heartbeats of a pull.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How long the time of the server is reckoned on from one answer.
+const CLOCK_FOR: Duration = Duration::from_mins(1);
+/// How long it is awaited: well below the wait from which on an item counts as one that may be held.
+const CLOCK_ANSWER_MAX: Duration = Duration::from_millis(200);
+/// How long the clock of this host is used where the server has not answered.
+const HOST_CLOCK_FOR: Duration = Duration::from_secs(2);
 /// How long the status that ends a pull is awaited after the pull's own end.
 const END_LATE_MAX: Duration = Duration::from_secs(2);
 
 struct Pull {
     answers: Subscriber,
     gaps: broadcast::Receiver<()>,
+    clock: ServerClock,
     uptime: Uptime,
     seen_seqs: Arc<SeenSeqs>,
     queue: Queue,
@@ -58,13 +64,18 @@ impl NatsTransport {
         let gaps = self.gaps.subscribe();
         // Without a connection the request would reach the next server, and its items a pull of the connection before.
         let generation = self.generation();
+        let clock = self.server_clock(queue, generation).await;
+        if stop.is_cancelled() {
+            return Ok(futures::stream::empty().boxed());
+        }
         self.require_connection(generation)?;
         let answers = self.ask_many(&subject, Headers::new(), crate::json::encode(&body)?).await?;
         let silence_max = heartbeat * 2 + Duration::from_secs(1);
         let ends = Instant::now() + wait + END_LATE_MAX;
         let uptime = self.uptime.clone();
         let seen_seqs = self.seen_seqs.clone();
-        let pull = Pull { answers, gaps, uptime, seen_seqs, queue, generation, stop, left: max, silence_max, ends };
+        let left = max;
+        let pull = Pull { answers, gaps, clock, uptime, seen_seqs, queue, generation, stop, left, silence_max, ends };
         Ok(futures::stream::unfold(Some(pull), |pull| async {
             let mut pull = pull?;
             match pull.next().await? {
@@ -73,6 +84,24 @@ impl NatsTransport {
             }
         })
         .boxed())
+    }
+
+    /// The clock of the server: how long an item waited must not depend on the clock of this host. The server is asked
+    /// once a minute and for each connection; where it does not answer at once, the clock of this host does for a while.
+    async fn server_clock(&self, queue: Queue, generation: u64) -> ServerClock {
+        let at = Instant::now();
+        let known = *self.server_clock.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.filter(|known| known.generation == generation && at < known.until) {
+            return known;
+        }
+        let here = Timestamp::default().after(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let (time, until) = match timeout(CLOCK_ANSWER_MAX, self.time_at(queue.stream())).await {
+            Ok(Ok(time)) => (time, at + CLOCK_FOR),
+            Ok(Err(_)) | Err(_) => (here, at + HOST_CLOCK_FOR),
+        };
+        let clock = ServerClock { time, at, until, generation };
+        *self.server_clock.lock().unwrap_or_else(PoisonError::into_inner) = Some(clock);
+        clock
     }
 }
 
@@ -94,7 +123,7 @@ impl Pull {
             match answer.status {
                 None => {
                     self.left -= 1;
-                    let delivery = delivery(answer, self.uptime.elapsed(), self.generation);
+                    let delivery = delivery(answer, self.clock, self.uptime.elapsed(), self.generation);
                     if let Ok(delivery) = &delivery {
                         self.seen_seqs.note(self.queue.stream(), delivery.seq);
                     }
@@ -119,17 +148,21 @@ fn ended(status: StatusCode, description: Option<String>) -> Option<Result<Deliv
     }
 }
 
-fn delivery(message: async_nats::Message, connected_for: Duration, generation: u64) -> Result<Delivery, BusError> {
+fn delivery(
+    message: async_nats::Message,
+    clock: ServerClock,
+    connected_for: Duration,
+    generation: u64,
+) -> Result<Delivery, BusError> {
     let ack = message.reply.map(async_nats::Subject::into_string).unwrap_or_default();
     let (delivered, seq, stored_at) =
         read_ack(&ack).ok_or_else(|| BusError::Malformed(format!("{ack:?} is no address for acks")))?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Delivery {
         subject: message.subject.into_string(),
         seq,
         delivered,
         stored_at,
-        waited: Timestamp::default().after(now).since(stored_at),
+        waited: clock.now().since(stored_at),
         connected_for,
         generation,
         headers: headers_of(message.headers.as_ref()),

@@ -1,9 +1,11 @@
 //! Reading streams: from any replica, or from the leader.
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_nats::{HeaderValue, StatusCode};
+use contract::streams::Stream;
 use contract::{ErrorCode, Timestamp};
 use futures::StreamExt;
 use tokio::time::Instant;
@@ -31,16 +33,23 @@ const READS_MAX: u32 = 3;
 const BACK_MAX: Duration = Duration::from_secs(2);
 /// Pause between two looks at the connection.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long it counts that a stream has one replica, or has not: the replicas of a running stream may be increased.
+const REPLICA_COUNT_AGE_MAX: Duration = Duration::from_secs(5);
 
 impl NatsTransport {
-    /// Whether a stream has one replica; `false` also where its info cannot be read.
-    pub(super) async fn has_one_replica(&self, stream: &str) -> bool {
-        if let Some(is_one) = self.replica_count.cached() {
+    /// Whether the log has one replica: then every read is as fresh as the leader's, and a direct read costs the server
+    /// a fraction of an API request. `false` also where its info cannot be read.
+    pub(super) async fn has_one_replica(&self) -> bool {
+        let known = *self.one_replica_cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((requested_at, is_one)) = known
+            && requested_at.elapsed() < REPLICA_COUNT_AGE_MAX
+        {
             return is_one;
         }
         let requested_at = Instant::now();
-        let is_one = self.stream_info(stream, None).await.is_ok_and(|info| info.config.num_replicas == 1);
-        self.replica_count.store(requested_at, is_one);
+        let info = self.stream_info(Stream::Log.name(), None).await;
+        let is_one = info.is_ok_and(|info| info.config.num_replicas == 1);
+        *self.one_replica_cache.lock().unwrap_or_else(PoisonError::into_inner) = Some((requested_at, is_one));
         is_one
     }
 

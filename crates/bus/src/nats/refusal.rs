@@ -16,6 +16,8 @@ const MAXIMUM_EXCEEDED: u32 = 10_077;
 const FULL: [u32; 4] = [10_002, 10_023, 10_047, 10_028];
 /// Part of the description where the subject already has its one message.
 const PER_SUBJECT: &str = "per subject";
+/// Error codes of a missing stream, and of a missing consumer.
+pub(super) const NO_STREAM: u32 = 10_059;
 /// JetStream is not enabled, for the server and for the account.
 const NOT_ENABLED: [u32; 2] = [10_076, 10_039];
 
@@ -84,4 +86,9 @@ pub(super) fn full(text: &str) -> Option<BusError> {
     let err_code = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
     let is_full = FULL.contains(&err_code) || err_code == MAXIMUM_EXCEEDED;
     is_full.then(|| BusError::Full(format!("error {err_code}: {text}{}", advice(err_code, text))))
+}
+
+/// The error where the client takes nothing any more.
+pub(super) fn closed(error: &impl std::fmt::Display) -> BusError {
+    BusError::Unavailable(format!("the connection is closed: {error}"))
 }

@@ -94,10 +94,7 @@ pub(super) fn consumer(queue: Queue) -> Settings {
 }
 
 fn settings(value: Value) -> Settings {
-    match value {
-        Value::Object(settings) => settings,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Settings::new(),
-    }
+    if let Value::Object(settings) = value { settings } else { Settings::new() }
 }
 
 fn nanos(age: Option<Duration>) -> u64 {

@@ -13,6 +13,7 @@ use tokio::sync::{OnceCell, mpsc};
 use tokio::task::JoinSet;
 
 use super::losses::sid_of;
+use super::refusal::closed;
 use crate::{BusError, SubscriptionEvent};
 
 /// Most answers to one request that wait to be read. Further ones are lost, and a gap reports that.
@@ -50,9 +51,7 @@ impl SharedInbox {
     pub(super) async fn open(&self, client: &Client) -> Result<(String, Option<u64>, Answers), BusError> {
         let listen = async || {
             let inbox = client.new_inbox();
-            let opened = client.subscribe(format!("{inbox}.*")).await;
-            let subscriber =
-                opened.map_err(|error| BusError::Unavailable(format!("the connection is closed: {error}")))?;
+            let subscriber = client.subscribe(format!("{inbox}.*")).await.map_err(|error| closed(&error))?;
             let (sid, mut task) = (sid_of(&subscriber), JoinSet::new());
             task.spawn(route(subscriber, self.routes.clone()));
             Ok((inbox, sid, task))

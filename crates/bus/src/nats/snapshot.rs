@@ -13,12 +13,13 @@ use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use contract::ErrorCode;
 use futures::StreamExt;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 
 use super::connection::NatsTransport;
-use super::refusal::Refusal;
+use super::refusal::{NO_STREAM, Refusal, closed};
 use crate::transport::{Appended, Doubt};
 use crate::{BusError, Headers, retry};
 
@@ -34,8 +35,6 @@ const RESTORE_MAX: Duration = Duration::from_hours(1);
 const FIRST_ROUNDS_MAX: u32 = 12;
 /// Status of the message that ends a snapshot without an error.
 const COMPLETE: u16 = 204;
-/// There is no such stream.
-const NO_STREAM: u32 = 10_059;
 /// There is no message from this sequence on.
 const NO_MESSAGE: u32 = 10_037;
 /// Headers that were conditions of the first write of a message, and must not be conditions of the next one.
@@ -148,8 +147,7 @@ impl NatsTransport {
     ) -> Result<(StreamDescription, SnapshotReader), BusError> {
         let broken = self.gaps.subscribe();
         let inbox = self.client.new_inbox();
-        let chunks = self.client.subscribe(inbox.clone()).await;
-        let chunks = chunks.map_err(|error| BusError::Unavailable(format!("the connection is closed: {error}")))?;
+        let chunks = self.client.subscribe(inbox.clone()).await.map_err(|error| closed(&error))?;
         let request = json!({"deliver_subject": inbox, "no_consumers": !with_consumers, "chunk_size": CHUNK_BYTES});
         let answer = self.js_request(&format!("$JS.API.STREAM.SNAPSHOT.{name}"), Some(&request)).await?;
         let description = answer.map_err(|refusal| refused("make a snapshot of", name, &refusal))?;
@@ -173,17 +171,14 @@ impl NatsTransport {
 
     /// Changes the settings of a stream.
     pub async fn update_stream(&self, name: &str, config: &Map<String, Value>) -> Result<(), BusError> {
-        let body = Value::Object(config.clone());
-        let answer: Result<serde::de::IgnoredAny, Refusal> =
-            self.js_request(&format!("$JS.API.STREAM.UPDATE.{name}"), Some(&body)).await?;
+        let (subject, body) = (format!("$JS.API.STREAM.UPDATE.{name}"), Value::Object(config.clone()));
+        let answer = self.js_request::<IgnoredAny>(&subject, Some(&body)).await?;
         answer.map(drop).map_err(|refusal| refused("change", name, &refusal))
     }
 
     /// Deletes a stream with its messages and consumers; one that does not exist is fine.
     pub async fn delete_stream(&self, name: &str) -> Result<(), BusError> {
-        let answer: Result<serde::de::IgnoredAny, Refusal> =
-            self.js_request(&format!("$JS.API.STREAM.DELETE.{name}"), None).await?;
-        match answer {
+        match self.js_request::<IgnoredAny>(&format!("$JS.API.STREAM.DELETE.{name}"), None).await? {
             Ok(_) => Ok(()),
             Err(refusal) if refusal.err_code == NO_STREAM => Ok(()),
             Err(refusal) => Err(refused("delete", name, &refusal)),
@@ -226,8 +221,7 @@ impl SnapshotReader {
     /// The next chunk; `None` when the snapshot is complete. Asking for the next one acknowledges the last one.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BusError> {
         if let Some(reply) = self.unacknowledged.take() {
-            let sent = self.client.publish(reply, Bytes::new()).await;
-            sent.map_err(|error| BusError::Unavailable(format!("the connection is closed: {error}")))?;
+            self.client.publish(reply, Bytes::new()).await.map_err(|error| closed(&error))?;
         }
         let what = || format!("the next part of the snapshot of {}", self.stream);
         let message = tokio::select! {
@@ -276,21 +270,15 @@ impl RestoreWriter<'_> {
     }
 
     async fn send(&mut self, chunk: Bytes, timeout: Duration) -> Result<(), BusError> {
-        let mut round = 1;
-        let answer = loop {
-            match self.nats.ask_server(&self.chunks_to, Headers::new(), chunk.clone(), timeout).await {
-                Ok(answer) => break answer,
-                // In a cluster, the subscription of the server that restores may not be known here yet.
-                Err(BusError::NoResponders { .. }) if !self.is_begun && round < FIRST_ROUNDS_MAX => {
-                    retry::wait(round, self.stream).await;
-                    round += 1;
-                }
-                Err(BusError::NoResponders { .. }) => {
-                    let why = format!("nats-server gave up the restore of {}; its log says why", self.stream);
-                    return Err(BusError::Unavailable(why));
-                }
-                Err(error) => return Err(error),
+        // In a cluster, the subscription of the server that restores may not be known here yet.
+        let may_begin = |error: &BusError| !self.is_begun && matches!(error, BusError::NoResponders { .. });
+        let ask = || self.nats.ask_server(&self.chunks_to, Headers::new(), chunk.clone(), timeout);
+        let answer = match retry::repeat(FIRST_ROUNDS_MAX, self.stream, may_begin, ask).await {
+            Err(BusError::NoResponders { .. }) => {
+                let why = format!("nats-server gave up the restore of {}; its log says why", self.stream);
+                return Err(BusError::Unavailable(why));
             }
+            answered => answered?,
         };
         self.is_begun = true;
         if answer.payload.starts_with(b"-ERR") {

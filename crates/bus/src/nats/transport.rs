@@ -8,17 +8,29 @@ use bytes::Bytes;
 use contract::Timestamp;
 use contract::streams::{Bucket, Objects, Queue, Stream};
 use contract::subject::Subject;
-use futures::StreamExt;
 use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use serde::de::IgnoredAny;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::connection::{JETSTREAM_MAX, NatsTransport};
-use super::core::message;
+use super::api::{ConsumerInfo, StreamState};
+use super::connection::{ANSWER_MAX, JETSTREAM_MAX, NatsTransport};
+use super::core::{message, next_or_gap};
+use super::keys;
+use super::losses::{Losses, sid_of};
 use super::object_stores::OBJECT_MAX;
+use super::refusal::closed;
 use crate::transport::{
-    Ack, Appended, DriftPolicy, QueueState, ReadMany, Storage, StorageSize, StreamRewind, Transport,
+    Ack, Appended, DriftPolicy, KV_OPERATION, QueueState, ReadMany, Storage, StorageSize, StreamRewind, Transport,
+    ttl_header,
 };
-use crate::{BusError, CoreMessage, Delivery, Depth, Headers, Read, Stored, Subscription};
+use crate::{BusError, CoreMessage, Delivery, Depth, Headers, Read, Stored, Subscription, SubscriptionEvent};
+
+/// Timeout of a round trip.
+const PING_MAX: Duration = Duration::from_secs(2);
+/// Pause before a stream that seems to end too early is read again.
+const SECOND_LOOK_AFTER: Duration = Duration::from_secs(1);
 
 impl NatsTransport {
     /// For what names a message by its sequence, as it was learned over the connection of this generation. In an older
@@ -29,6 +41,14 @@ impl NatsTransport {
             return Ok(());
         }
         Err(BusError::Unavailable("the connection broke".to_owned()))
+    }
+
+    /// Writes an entry of a bucket over what is there.
+    async fn write_key(&self, bucket: Bucket, key: &str, headers: Headers, value: Bytes) -> Result<(), BusError> {
+        match self.js_append(&keys::subject(bucket, key), None, headers, value).await? {
+            Appended::Stored(_) => Ok(()),
+            Appended::Doubtful(doubt) => Err(doubt.into_error()),
+        }
     }
 }
 
@@ -58,11 +78,32 @@ impl Transport for NatsTransport {
         headers: Headers,
         payload: Bytes,
     ) -> Result<Subscription, BusError> {
-        self.core_request_many(subject.as_str(), headers, payload).await
+        // Subscribed before the request, so that no gap between it and its answers is missed.
+        let mut losses = Losses::new(&self.gaps, &self.slow);
+        let ask = async {
+            let (address, sid, answers) = self.shared_inbox.open(&self.client).await?;
+            losses.sid = sid;
+            self.ask(subject.as_str(), address, headers, payload).await?;
+            Ok(answers)
+        };
+        let answers = self.over_connection(ANSWER_MAX, subject.as_str(), ask).await?;
+        Ok(futures::stream::unfold((answers, losses), next_or_gap).boxed())
     }
 
     async fn subscribe(&self, subject: &Subject, queue: Option<&str>) -> Result<Subscription, BusError> {
-        self.core_subscribe(subject.as_str(), queue).await
+        let mut losses = Losses::new(&self.gaps, &self.slow);
+        let subscribe = async {
+            match queue {
+                Some(queue) => self.client.queue_subscribe(subject.to_string(), queue.to_owned()).await,
+                None => self.client.subscribe(subject.to_string()).await,
+            }
+        };
+        // Without a connection it is made with the next one.
+        let late = |_| BusError::Timeout { what: format!("subscription to {subject}") };
+        let subscribed = tokio::time::timeout(JETSTREAM_MAX, subscribe).await.map_err(late)?;
+        let messages = subscribed.map_err(|e| closed(&e))?;
+        losses.sid = sid_of(&messages);
+        Ok(futures::stream::unfold((messages.map(SubscriptionEvent::from), losses), next_or_gap).boxed())
     }
 
     async fn append(
@@ -79,7 +120,7 @@ impl Transport for NatsTransport {
         match read {
             Read::Any => self.direct_last(stream.name(), filter.as_str()).await,
             // With one replica, every answer is that of the leader.
-            Read::Leader if stream == Stream::Log && self.has_one_replica(stream.name()).await => {
+            Read::Leader if stream == Stream::Log && self.has_one_replica().await => {
                 self.direct_last(stream.name(), filter.as_str()).await
             }
             Read::Leader => self.leader_last(stream.name(), filter.as_str()).await,
@@ -97,7 +138,7 @@ impl Transport for NatsTransport {
 
     async fn delete(&self, stream: Stream, message: &Stored) -> Result<(), BusError> {
         self.require_connection(message.generation)?;
-        self.js_delete(stream.name(), message.seq).await
+        self.delete_message(stream.name(), message.seq, false).await
     }
 
     async fn pull(
@@ -111,31 +152,33 @@ impl Transport for NatsTransport {
     }
 
     async fn ack(&self, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
+        // It does not wait for a connection: the server may have given the item away since.
         self.require_connection(delivery.generation)?;
-        match ack {
-            Ack::Done => self.publish_ack(&delivery.ack, "+ACK").await,
-            Ack::Progress => self.publish_ack(&delivery.ack, "+WPI").await,
-            Ack::Retry(Duration::ZERO) => self.publish_ack(&delivery.ack, "-NAK").await,
-            Ack::Retry(after) => {
-                self.publish_ack(&delivery.ack, format!("-NAK {{\"delay\": {}}}", after.as_nanos())).await
-            }
-        }
+        let ack: Bytes = match ack {
+            Ack::Done => "+ACK".into(),
+            Ack::Progress => "+WPI".into(),
+            Ack::Retry(Duration::ZERO) => "-NAK".into(),
+            Ack::Retry(after) => format!("-NAK {{\"delay\": {}}}", after.as_nanos()).into(),
+        };
+        self.core_publish(&delivery.ack, Headers::new(), ack).await
     }
 
     async fn pause_deliveries(&self, queue: Queue, duration: Option<Duration>) -> Result<(), BusError> {
         let until = match duration {
-            Some(duration) => Some(self.time_of_server().await?.after(duration)),
+            Some(duration) => Some(self.server_time().await?.after(duration)),
             None => None,
         };
-        self.js_pause(queue, until).await
+        let body = until.map_or_else(|| json!({}), |until| json!({ "pause_until": until }));
+        self.consumer_request::<IgnoredAny>("PAUSE", queue, Some(&body)).await.map(drop)
     }
 
     async fn reset(&self, queue: Queue) -> Result<(), BusError> {
-        self.js_reset(queue).await
+        // Without a sequence, nats-server would begin behind the last acknowledged one.
+        self.consumer_request::<IgnoredAny>("RESET", queue, Some(&json!({ "seq": 1 }))).await.map(drop)
     }
 
     async fn kv_put(&self, bucket: Bucket, key: &str, value: Bytes, ttl: Option<Duration>) -> Result<(), BusError> {
-        self.key_put(bucket, key, value, ttl).await
+        self.write_key(bucket, key, ttl.map(ttl_header).into_iter().collect(), value).await
     }
 
     async fn kv_create(
@@ -145,15 +188,28 @@ impl Transport for NatsTransport {
         value: Bytes,
         ttl: Option<Duration>,
     ) -> Result<Option<u64>, BusError> {
-        self.key_create(bucket, key, value, ttl).await
-    }
-
-    async fn kv_get(&self, bucket: Bucket, key: &str) -> Result<Option<Bytes>, BusError> {
-        Ok(self.key_entry(bucket, key).await?.map(|(_, value)| value))
+        let subject = keys::subject(bucket, key);
+        let headers: Headers = ttl.map(ttl_header).into_iter().collect();
+        let mut expected = 0;
+        // A deleted key is free as well: the entry replaces its marker.
+        for _ in 0..2 {
+            let doubt = match self.js_append(&subject, Some(expected), headers.clone(), value.clone()).await? {
+                Appended::Stored(revision) => return Ok(Some(revision)),
+                Appended::Doubtful(doubt) => doubt,
+            };
+            match self.leader_last(&keys::stream(bucket), &subject).await? {
+                Some(mark) if keys::is_deleted(&mark) && mark.seq != expected => expected = mark.seq,
+                Some(found) if !keys::is_deleted(&found) => return Ok(None),
+                // The leader shows no other writer, so the outcome is unknown.
+                Some(_) | None => return Err(doubt.into_error()),
+            }
+        }
+        Ok(None)
     }
 
     async fn kv_entry(&self, bucket: Bucket, key: &str) -> Result<Option<(u64, Bytes)>, BusError> {
-        self.key_entry(bucket, key).await
+        let found = self.leader_last(&keys::stream(bucket), &keys::subject(bucket, key)).await?;
+        Ok(found.filter(|found| !keys::is_deleted(found)).map(|found| (found.seq, found.payload)))
     }
 
     async fn kv_update(
@@ -164,15 +220,28 @@ impl Transport for NatsTransport {
         revision: u64,
         ttl: Option<Duration>,
     ) -> Result<Option<u64>, BusError> {
-        self.key_update(bucket, key, value, revision, ttl).await
+        let headers = ttl.map(ttl_header).into_iter().collect();
+        match self.js_append(&keys::subject(bucket, key), Some(revision), headers, value).await? {
+            Appended::Stored(revision) => Ok(Some(revision)),
+            Appended::Doubtful(_) => Ok(None),
+        }
     }
 
     async fn kv_delete(&self, bucket: Bucket, key: &str) -> Result<(), BusError> {
-        self.key_delete(bucket, key).await
+        let mark = vec![(KV_OPERATION.to_owned(), "DEL".to_owned())];
+        self.write_key(bucket, key, mark, Bytes::new()).await
     }
 
     async fn kv_list(&self, bucket: Bucket, filter: &str) -> Result<Vec<(String, Bytes)>, BusError> {
-        self.key_list(bucket, filter).await
+        let all = keys::subject(bucket, filter);
+        match self.direct_last_many(&keys::stream(bucket), &[&all]).await? {
+            ReadMany::Messages(found) => Ok(keys::entries(bucket, found)),
+            ReadMany::TooMany => {
+                let mut entries: Vec<(String, Bytes)> = self.kv_pages(bucket, filter).try_concat().await?;
+                entries.sort();
+                Ok(entries)
+            }
+        }
     }
 
     fn kv_pages<'a>(
@@ -180,11 +249,16 @@ impl Transport for NatsTransport {
         bucket: Bucket,
         filter: &'a str,
     ) -> BoxStream<'a, Result<Vec<(String, Bytes)>, BusError>> {
-        self.key_pages(bucket, filter).boxed()
+        let pages = async move {
+            let keys = self.keys(&keys::stream(bucket), &keys::subject(bucket, filter)).await?;
+            let pages: Vec<Vec<String>> = keys.chunks(keys::KEYS_PER_READ).map(<[String]>::to_vec).collect();
+            Ok(futures::stream::iter(pages).then(move |keys| self.read_keys(bucket, keys)))
+        };
+        futures::stream::once(pages).try_flatten().boxed()
     }
 
     async fn put_object(&self, store: Objects, sha256: &str, body: Bytes) -> Result<(), BusError> {
-        self.over_connection(OBJECT_MAX, sha256, self.stores.put(&self.jetstream, store, sha256, body)).await
+        self.over_connection(OBJECT_MAX, sha256, self.object_put(store, sha256, body)).await
     }
 
     async fn get_object(&self, store: Objects, sha256: &str) -> Result<Option<Bytes>, BusError> {
@@ -192,7 +266,7 @@ impl Transport for NatsTransport {
     }
 
     async fn delete_object(&self, store: Objects, sha256: &str, generation: u64) -> Result<(), BusError> {
-        let subjects = self.stores.subjects(&self.jetstream, store, sha256);
+        let subjects = self.object_subjects(store, sha256);
         let Some(subjects) = self.over_connection(OBJECT_MAX, sha256, subjects).await? else { return Ok(()) };
         for subject in subjects {
             self.require_connection(generation)?;
@@ -210,15 +284,23 @@ impl Transport for NatsTransport {
     }
 
     async fn depth(&self, queue: Queue) -> Result<Depth, BusError> {
-        self.js_depth(queue).await
+        let consumer: ConsumerInfo = self.consumer_request("INFO", queue, None).await?;
+        Ok(Depth { waiting: consumer.num_pending, held: consumer.num_ack_pending })
     }
 
     async fn queue_state(&self, queue: Queue) -> Result<QueueState, BusError> {
-        self.js_queue_state(queue).await
+        let consumer: ConsumerInfo = self.consumer_request("INFO", queue, None).await?;
+        // Its stream keeps an item until it is settled, so the first message is the oldest item.
+        let StreamState { messages, first_ts, .. } = self.stream_info(queue.stream().name(), None).await?.state;
+        Ok(QueueState {
+            depth: Depth { waiting: consumer.num_pending, held: consumer.num_ack_pending },
+            pullers: consumer.num_waiting,
+            oldest: serde_json::from_value(first_ts).ok().filter(|_| messages > 0),
+        })
     }
 
     async fn count(&self, stream: Stream, filter: &Subject) -> Result<u64, BusError> {
-        self.js_count(stream.name(), filter.as_str()).await
+        self.key_page(stream.name(), filter.as_str(), 0).await.map(|page| page.total as u64)
     }
 
     fn generation(&self) -> u64 {
@@ -230,7 +312,31 @@ impl Transport for NatsTransport {
     }
 
     async fn rewound(&self) -> Result<Vec<StreamRewind>, BusError> {
-        self.rewound_streams().await
+        let mut rewound = Vec::new();
+        for stream in Stream::ALL {
+            let (highest, went_back_from) = self.seen_seqs.seen(*stream);
+            if highest == 0 {
+                continue;
+            }
+            let last = self.stream_info(stream.name(), None).await?.state.last_seq;
+            if went_back_from == 0 && last >= highest {
+                // What others have written counts as well: a stream may go back by less than what is written here.
+                self.seen_seqs.note(*stream, last);
+                continue;
+            }
+            // A new leader may answer before it has applied everything.
+            tokio::time::sleep(SECOND_LOOK_AFTER).await;
+            let last = self.stream_info(stream.name(), None).await?.state.last_seq;
+            if went_back_from > 0 || last < highest {
+                let seen = if went_back_from > 0 { went_back_from } else { highest };
+                rewound.push(StreamRewind { stream: *stream, seen, last });
+            }
+        }
+        // Only now, when every stream has answered: what comes from here on counts from there.
+        for StreamRewind { stream, last, .. } in &rewound {
+            self.seen_seqs.rewind(*stream, *last);
+        }
+        Ok(rewound)
     }
 
     fn may_be_rewound(&self) -> bool {
@@ -238,18 +344,25 @@ impl Transport for NatsTransport {
     }
 
     async fn server_time(&self) -> Result<Timestamp, BusError> {
-        self.time_of_server().await
+        self.time_at(Stream::Log).await
     }
 
     async fn storage_size(&self, storage: Storage) -> Result<StorageSize, BusError> {
-        match storage {
-            Storage::Stream(stream) => self.js_size(stream.name()).await,
-            Storage::Objects(store) => self.js_size(&format!("OBJ_{}", store.name())).await,
-        }
+        let name = match storage {
+            Storage::Stream(stream) => stream.name().to_owned(),
+            Storage::Objects(store) => format!("OBJ_{}", store.name()),
+        };
+        let StreamState { messages, bytes, .. } = self.stream_info(&name, None).await?.state;
+        Ok(StorageSize { messages, bytes })
     }
 
     async fn ping(&self) -> Result<(), BusError> {
-        self.round_trip(Duration::from_secs(2)).await
+        // The server itself answers a request to an address of ours without a subscriber.
+        let unsubscribed = self.client.new_inbox();
+        match self.core_request(&unsubscribed, Headers::new(), Bytes::new(), PING_MAX).await {
+            Ok(_) | Err(BusError::NoResponders { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     async fn close(&self) {

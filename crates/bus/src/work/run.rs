@@ -8,7 +8,7 @@ use std::time::Duration;
 use contract::limits;
 use contract::streams::Queue;
 use contract::subject;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, OptionFuture};
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
@@ -81,7 +81,7 @@ pub(super) async fn run(
                 Err(error) if error.is_cancelled() => {}
                 Err(error) => tracing::error!(queue = queue.durable(), %error, "the task of an item ended without it"),
             },
-            Some(()) = drive(&mut progress) => progress = None,
+            Some(()) = OptionFuture::from(progress.as_mut()) => progress = None,
             _ = tick.tick(), if progress.is_none() => {
                 bus.note_load(queue, intake.running.len(), concurrency);
                 let due = intake.held.since(Instant::now() - limits::ACK_PROGRESS_EVERY, intake.generation);
@@ -93,7 +93,7 @@ pub(super) async fn run(
             () = tokio::time::sleep_until(ack_due.unwrap_or_else(Instant::now)), if ack_due.is_some() => {
                 intake.send_last_ack().await;
             }
-            Some(next) = next(&mut pulled) => match next {
+            Some(next) = OptionFuture::from(pulled.as_mut().map(StreamExt::next)) => match next {
                 None => pulled = None,
                 Some(Ok(delivery)) if stopped => intake.give_back(&delivery, pull_ends).await,
                 Some(Ok(delivery)) => {
@@ -342,22 +342,5 @@ async fn extend_ack_wait(bus: Bus, held: Vec<Delivery>) {
             // The item may go to another worker; the log decides whose result counts.
             tracing::debug!(subject = delivery.subject, %error, "in-progress ack not sent");
         }
-    }
-}
-
-async fn drive(progress: &mut Option<BoxFuture<'static, ()>>) -> Option<()> {
-    match progress {
-        Some(progress) => {
-            progress.await;
-            Some(())
-        }
-        None => None,
-    }
-}
-
-async fn next(pulled: &mut Option<Pulled>) -> Option<Option<Result<Delivery, BusError>>> {
-    match pulled {
-        Some(pulled) => Some(pulled.next().await),
-        None => None,
     }
 }

@@ -95,16 +95,8 @@ pub(super) async fn hand_back(bus: &Bus, delivery: &Delivery, pause: Duration) {
 
 /// Sends an ack, several times if need be, as long as the connection of the delivery stands.
 pub(super) async fn send_ack(bus: &Bus, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {
-    let mut round = 1;
-    loop {
-        match settle_once(bus, delivery, ack).await {
-            Err(_) if round < SETTLE_ROUNDS && bus.transport().generation() == delivery.generation => {
-                retry::wait(round, &delivery.subject).await;
-            }
-            settled => return settled,
-        }
-        round += 1;
-    }
+    let stands = |_: &BusError| bus.transport().generation() == delivery.generation;
+    retry::repeat(SETTLE_ROUNDS, &delivery.subject, stands, || settle_once(bus, delivery, ack)).await
 }
 
 async fn settle_once(bus: &Bus, delivery: &Delivery, ack: Ack) -> Result<(), BusError> {

@@ -54,13 +54,14 @@ pub(super) struct Places {
     free: usize,
     tenants: BTreeMap<String, usize>,
     shares: BTreeMap<Share, usize>,
-    labels: Labels,
+    queue: Queue,
+    /// The shares that metrics name: the first ones, so that the number of time series is bounded.
+    named: BTreeSet<Share>,
 }
 
 impl Places {
     pub(super) fn new(queue: Queue, places: usize) -> Self {
-        let labels = Labels { queue, named: BTreeSet::new() };
-        Self { free: places, tenants: BTreeMap::new(), shares: BTreeMap::new(), labels }
+        Self { free: places, tenants: BTreeMap::new(), shares: BTreeMap::new(), queue, named: BTreeSet::new() }
     }
 
     /// How many places are free.
@@ -85,7 +86,7 @@ impl Places {
         self.free = self.free.saturating_sub(1);
         *self.tenants.entry(share.tenant.clone()).or_default() += 1;
         *self.shares.entry(share.clone()).or_default() += 1;
-        self.labels.count(share, 1);
+        self.count(share, 1);
     }
 
     /// Takes a place back.
@@ -93,27 +94,10 @@ impl Places {
         self.free += 1;
         less(&mut self.tenants, &share.tenant);
         less(&mut self.shares, share);
-        self.labels.count(share, -1);
+        self.count(share, -1);
     }
-}
 
-fn less<K: Ord>(held: &mut BTreeMap<K, usize>, key: &K) {
-    if let Some(count) = held.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            held.remove(key);
-        }
-    }
-}
-
-/// Which shares metrics name: the first ones, so that the number of time series is bounded.
-#[derive(Debug)]
-struct Labels {
-    queue: Queue,
-    named: BTreeSet<Share>,
-}
-
-impl Labels {
+    /// Counts the places of a share in the metrics.
     fn count(&mut self, share: &Share, delta: i64) {
         // A session is never a label.
         let resource = match self.queue {
@@ -124,6 +108,15 @@ impl Labels {
         let named = self.named.contains(&label) || (self.named.len() < LABELS_MAX && self.named.insert(label));
         let (tenant, resource) = if named { (share.tenant.as_str(), resource) } else { (OTHER, OTHER) };
         telemetry::metric::places_held(self.queue.durable(), tenant, resource, delta);
+    }
+}
+
+fn less<K: Ord>(held: &mut BTreeMap<K, usize>, key: &K) {
+    if let Some(count) = held.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            held.remove(key);
+        }
     }
 }
 
