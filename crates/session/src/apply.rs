@@ -205,14 +205,9 @@ impl State {
             }
             // Nobody takes it from a queue, so there is no second attempt.
             Event::ClientCallOpened(opened) => self.call_opened(at, &opened.call, 1, opened.deadline, None),
-            Event::ToolCallExtended(extended) => self.set_stage(&extended.call, |stage| match stage {
-                CallStage::Open { request, attempt, slot, child, since, .. } => {
-                    CallStage::Open { request, attempt, slot, deadline: extended.deadline, child, since }
-                }
-                other @ (CallStage::Announced
-                | CallStage::Pending(_)
-                | CallStage::Gated { .. }
-                | CallStage::Done(_)) => other,
+            Event::ToolCallExtended(extended) => self.set_stage(&extended.call, |stage| {
+                let CallStage::Open { request, attempt, slot, child, since, .. } = stage else { return stage };
+                CallStage::Open { request, attempt, slot, deadline: extended.deadline, child, since }
             }),
             Event::ToolCallResult(result) => {
                 if let Some(used) = result.used {
@@ -307,15 +302,10 @@ impl State {
             Event::ContextPruned(pruned) => {
                 self.spend(pruned.spent, Spender::Session);
                 if let Some(turn) = &mut self.turn {
-                    match turn.activity {
-                        Activity::Summarising { .. } => turn.activity = Activity::Ready,
-                        Activity::Backoff { .. } => turn.squeezed = turn.step,
-                        Activity::Ready
-                        | Activity::AwaitingModel(_)
-                        | Activity::Deciding
-                        | Activity::RunningTools(_)
-                        | Activity::Judging { .. }
-                        | Activity::AwaitingUser { .. } => {}
+                    if matches!(turn.activity, Activity::Summarising { .. }) {
+                        turn.activity = Activity::Ready;
+                    } else if matches!(turn.activity, Activity::Backoff { .. }) {
+                        turn.squeezed = turn.step;
                     }
                 }
             }
@@ -364,12 +354,9 @@ impl State {
 
     fn gate_opened(&mut self, opened: &GateOpened) {
         match opened.kind {
-            GateKind::Approval | GateKind::Question => self.set_stage(&opened.gate, |stage| match stage {
-                CallStage::Gated { request, .. } => {
-                    CallStage::Gated { request, expires: opened.expires, on_expiry: opened.on_expiry }
-                }
-                other
-                @ (CallStage::Announced | CallStage::Pending(_) | CallStage::Open { .. } | CallStage::Done(_)) => other,
+            GateKind::Approval | GateKind::Question => self.set_stage(&opened.gate, |stage| {
+                let CallStage::Gated { request, .. } = stage else { return stage };
+                CallStage::Gated { request, expires: opened.expires, on_expiry: opened.on_expiry }
             }),
             GateKind::Limit(limit) => self.ask(opened, Question::Limit(limit)),
             GateKind::Error(kind) => self.ask(opened, Question::Failed { kind }),
@@ -407,16 +394,12 @@ impl State {
         if let Some(state) = self.turn.as_mut().and_then(|turn| turn.call_mut(&closed.gate)) {
             state.changed.clone_from(&closed.arguments);
         }
-        self.set_stage(&closed.gate, |stage| match stage {
-            CallStage::Gated { mut request, .. } => {
-                if let Some(arguments) = &closed.arguments {
-                    request.arguments = arguments.clone();
-                }
-                CallStage::Pending(request)
+        self.set_stage(&closed.gate, |stage| {
+            let CallStage::Gated { mut request, .. } = stage else { return stage };
+            if let Some(arguments) = &closed.arguments {
+                request.arguments = arguments.clone();
             }
-            other @ (CallStage::Announced | CallStage::Pending(_) | CallStage::Open { .. } | CallStage::Done(_)) => {
-                other
-            }
+            CallStage::Pending(request)
         });
     }
 
@@ -478,16 +461,7 @@ impl State {
         let (slot, form) = (self.slot(), self.next_signal_form());
         let Some(turn) = &mut self.turn else { return };
         turn.form = Some(form);
-        let empties = match &turn.activity {
-            Activity::Backoff { empties, .. } => *empties,
-            Activity::Ready
-            | Activity::AwaitingModel(_)
-            | Activity::Deciding
-            | Activity::RunningTools(_)
-            | Activity::Summarising { .. }
-            | Activity::Judging { .. }
-            | Activity::AwaitingUser { .. } => 0,
-        };
+        let empties = if let Activity::Backoff { empties, .. } = &turn.activity { *empties } else { 0 };
         turn.step = opened.step;
         turn.attempt = opened.attempt;
         turn.activity = Activity::AwaitingModel(ModelCall {
@@ -510,16 +484,8 @@ impl State {
         self.spend(failed.spent, Spender::Session);
         let Some(turn) = &mut self.turn else { return };
         let empty = failed.kind == FailureKind::Empty;
-        let empties = match &turn.activity {
-            Activity::AwaitingModel(model) => model.empties + u32::from(empty),
-            Activity::Ready
-            | Activity::Backoff { .. }
-            | Activity::Deciding
-            | Activity::RunningTools(_)
-            | Activity::Summarising { .. }
-            | Activity::Judging { .. }
-            | Activity::AwaitingUser { .. } => 0,
-        };
+        let empties =
+            if let Activity::AwaitingModel(model) = &turn.activity { model.empties + u32::from(empty) } else { 0 };
         if !empty {
             turn.retries += 1;
         }
@@ -575,11 +541,9 @@ impl State {
         child: Option<Box<Child>>,
     ) {
         let slot = self.slot();
-        self.set_stage(call, |stage| match stage {
-            CallStage::Pending(request) => CallStage::Open { request, attempt, slot, deadline, child, since: at },
-            other @ (CallStage::Announced | CallStage::Gated { .. } | CallStage::Open { .. } | CallStage::Done(_)) => {
-                other
-            }
+        self.set_stage(call, |stage| {
+            let CallStage::Pending(request) = stage else { return stage };
+            CallStage::Open { request, attempt, slot, deadline, child, since: at }
         });
     }
 

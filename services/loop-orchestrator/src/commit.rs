@@ -1,5 +1,6 @@
 //! The body of a commit.
 
+use bus::{Bus, BusError, Offer};
 use bytes::Bytes;
 use contract::Json;
 use contract::commit::{CommitMeta, EventList, EventTexts, FOLD, TranscriptPart, VERSION};
@@ -20,6 +21,15 @@ pub(crate) struct Prepared {
     pub(crate) expires: bool,
 }
 
+impl Prepared {
+    /// The offer of the commit to the log.
+    pub(crate) fn offer(&self, bus: &Bus) -> Offer<'_> {
+        let Self { slot, meta, body, .. } = self;
+        let ttl = self.expires.then(|| bus.transport().retention());
+        Offer { slot: *slot, prev: &meta.prev, commit: &meta.commit, body: body.clone(), ttl }
+    }
+}
+
 #[derive(Serialize)]
 struct Body<'a> {
     meta: &'a CommitMeta,
@@ -35,11 +45,8 @@ struct Body<'a> {
 /// commit before which there are as many as `part_bytes` of these messages has them as the next part. Each commit of an
 /// archived session contains its tombstone, so that a load needs no other commit. The
 /// function consumes the state: if the commit loses its slot, the log must be read again anyway.
-pub(crate) fn prepare(
-    mut session: Session,
-    decision: &Decision,
-    part_bytes: usize,
-) -> Result<Prepared, serde_json::Error> {
+pub(crate) fn prepare(mut session: Session, decision: &Decision, part_bytes: usize) -> Result<Prepared, BusError> {
+    let malformed = |error: serde_json::Error| BusError::Malformed(error.to_string());
     let (slot, seq) = (session.next_slot(), session.seq() + 1);
     let archives = decision.events.iter().any(|event| matches!(event, Event::SessionArchived(_)));
     // What says where a session is stays for as long as the session may live there.
@@ -79,8 +86,8 @@ pub(crate) fn prepare(
         log_start: after.log_start(),
         moved: after.moved().cloned(),
     };
-    let texts = EventTexts::of(&decision.events)?;
+    let texts = EventTexts::of(&decision.events).map_err(malformed)?;
     let events = EventList { events: &decision.events, texts: &texts };
-    let body = serde_json::to_vec(&Body { meta: &meta, snapshot, transcript, events })?.into();
+    let body = serde_json::to_vec(&Body { meta: &meta, snapshot, transcript, events }).map_err(malformed)?.into();
     Ok(Prepared { slot, meta, body, texts, after, expires: stands_alone && !moves })
 }

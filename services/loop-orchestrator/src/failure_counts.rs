@@ -35,49 +35,68 @@ impl FailureCounts {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::handle_error::HandleError;
-    use crate::settlement::{DeliveryRef, settle};
-    use bus::BusError;
+    use crate::session_runner::Handled;
+    use crate::settlement::settle;
     use bus::work::Settle;
+    use bus::{BusError, Delivery};
     use contract::limits::DELIVERIES_MAX;
     use contract::subject::SessionKey;
-    use contract::{SessionId, TenantId};
+    use contract::{SessionId, TenantId, Timestamp};
 
     fn key() -> SessionKey {
         SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() }
     }
 
-    fn internal_error() -> Result<(), HandleError> {
+    fn delivery(subject: &str, delivered: u64) -> Delivery {
+        Delivery {
+            subject: subject.to_owned(),
+            seq: 1,
+            delivered,
+            stored_at: Timestamp::default(),
+            waited: Duration::ZERO,
+            connected_for: Duration::MAX,
+            generation: 1,
+            headers: Vec::new(),
+            payload: "".into(),
+            ack: String::new(),
+        }
+    }
+
+    fn internal_error() -> Result<Handled, HandleError> {
         Err(HandleError::Internal("broken".to_owned()))
     }
 
-    #[test]
-    fn input_waited_often_for_the_bus_first_failure_does_not_reject_it() {
+    #[tokio::test]
+    async fn input_waited_often_for_the_bus_first_failure_does_not_reject_it() {
         let (failures, key) = (FailureCounts::default(), key());
-        let delivery_ref = |delivered| DeliveryRef { key: &key, subject: "a", delivered };
+        let settle = async |delivered, result| settle(&failures, &key, &delivery("a", delivered), result).await;
         let unavailable = || Err(HandleError::Bus(BusError::Unavailable("unavailable".to_owned())));
         for delivered in 1..=2 * DELIVERIES_MAX {
-            assert!(matches!(settle(&failures, delivery_ref(delivered), unavailable()), Settle::Retry(_)));
+            assert!(matches!(settle(delivered, unavailable()).await, Settle::Retry(_)));
         }
         for _ in 1..FAILURES_MIN {
-            assert!(matches!(settle(&failures, delivery_ref(2 * DELIVERIES_MAX), internal_error()), Settle::Retry(_)));
+            assert!(matches!(settle(2 * DELIVERIES_MAX, internal_error()).await, Settle::Retry(_)));
         }
-        assert!(matches!(settle(&failures, delivery_ref(2 * DELIVERIES_MAX), internal_error()), Settle::Reject { .. }));
-        assert!(matches!(settle(&failures, delivery_ref(1), Ok(())), Settle::Done));
-        assert!(matches!(settle(&failures, delivery_ref(2 * DELIVERIES_MAX), internal_error()), Settle::Retry(_)));
+        assert!(matches!(settle(2 * DELIVERIES_MAX, internal_error()).await, Settle::Reject { .. }));
+        assert!(matches!(settle(1, Ok(Handled::default())).await, Settle::Done));
+        assert!(matches!(settle(2 * DELIVERIES_MAX, internal_error()).await, Settle::Retry(_)));
     }
 
-    #[test]
-    fn input_fails_for_ever_other_inputs_of_the_session_are_not_rejected() {
+    #[tokio::test]
+    async fn input_fails_for_ever_other_inputs_of_the_session_are_not_rejected() {
         let (failures, key) = (FailureCounts::default(), key());
-        let delivery_ref = |subject| DeliveryRef { key: &key, subject, delivered: 2 * DELIVERIES_MAX };
+        let settle =
+            async |subject: &str, result| settle(&failures, &key, &delivery(subject, 2 * DELIVERIES_MAX), result).await;
         for _ in 0..2 * FAILURES_MIN {
-            let _settled = settle(&failures, delivery_ref("a"), internal_error());
+            let _settled = settle("a", internal_error()).await;
         }
-        assert!(matches!(settle(&failures, delivery_ref("b"), internal_error()), Settle::Retry(_)));
+        assert!(matches!(settle("b", internal_error()).await, Settle::Retry(_)));
         // And a success of one input does not reset the count of another.
-        assert!(matches!(settle(&failures, delivery_ref("b"), Ok(())), Settle::Done));
-        assert!(matches!(settle(&failures, delivery_ref("a"), internal_error()), Settle::Reject { .. }));
+        assert!(matches!(settle("b", Ok(Handled::default())).await, Settle::Done));
+        assert!(matches!(settle("a", internal_error()).await, Settle::Reject { .. }));
     }
 }

@@ -11,15 +11,13 @@ use contract::ErrorCode;
 use contract::command::newer_sender;
 use contract::event::ErrorEvent;
 use contract::subject::{self, SessionKey};
-use telemetry::trace::scope;
 
 use crate::handle_error::HandleError;
-use crate::input::{DeliveredInput, ReadError};
+use crate::input::DeliveredInput;
 use crate::mark::MarkClaim;
 use crate::result_batcher::ResultBatcher;
 use crate::session_runner::{Handled, Loaded, SessionRunner, is_already_applied};
-use crate::settlement::{DeliveryRef, settle, settle_exported};
-use crate::turn_trace;
+use crate::settlement::settle;
 
 /// Reads of an inbox while a replica of the stream does not have the delivered command yet.
 const INBOX_READS_MAX: u32 = 20;
@@ -46,12 +44,12 @@ impl Handler for TimerHandler {
         };
         let key = input.key.clone();
         if let Err(error) = self.0.check_clock(delivery.stored_at).await {
-            return settle(&self.0.failures, DeliveryRef::new(&key, delivery), Err(error));
+            return settle(&self.0.failures, &key, delivery, Err(error)).await;
         }
         let mut cached = self.0.cache.lock(&key).await;
         let result = self.0.handle(&key, &mut cached, &[input]).await;
         drop(cached);
-        settle_exported(&self.0.failures, DeliveryRef::new(&key, delivery), result).await
+        settle(&self.0.failures, &key, delivery, result).await
     }
 }
 
@@ -64,8 +62,9 @@ impl Handler for InputHandler {
                 .await;
         };
         let key = subject.key.clone();
-        if let Err(error) = self.runner.check_clock(delivery.stored_at).await {
-            return settle(&self.runner.failures, DeliveryRef::new(&key, delivery), Err(error));
+        let runner = &self.runner;
+        if let Err(error) = runner.check_clock(delivery.stored_at).await {
+            return settle(&runner.failures, &key, delivery, Err(error)).await;
         }
         let message = Stored {
             subject: delivery.subject.clone(),
@@ -75,25 +74,23 @@ impl Handler for InputHandler {
             headers: delivery.headers.clone(),
             payload: delivery.payload.clone(),
         };
-        let input = match DeliveredInput::read(&self.runner.bus, subject, message).await {
+        let input = match DeliveredInput::read(&runner.bus, subject, message).await {
             Ok(input) => input,
-            Err(ReadError::Malformed(why)) => return self.reject_malformed(delivery, &why).await,
-            Err(ReadError::Later(error)) => {
-                return settle(&self.runner.failures, DeliveryRef::new(&key, delivery), Err(HandleError::Bus(error)));
-            }
+            Err(BusError::Malformed(why)) => return self.reject_malformed(delivery, &why).await,
+            Err(error) => return settle(&runner.failures, &key, delivery, Err(error.into())).await,
         };
         if input.can_share_commit() {
-            return Box::pin(self.results.handle(&self.runner, input, delivery)).await;
+            return Box::pin(self.results.handle(runner, input, delivery)).await;
         }
-        let mut cached = self.runner.cache.lock(&key).await;
+        let mut cached = runner.cache.lock(&key).await;
         let result = if input.is_client() {
             let is_first = delivery.delivered == 1;
             Box::pin(self.handle_in_order(&key, &mut cached, input, is_first)).await
         } else {
-            self.runner.handle(&key, &mut cached, &[input]).await
+            runner.handle(&key, &mut cached, &[input]).await
         };
         drop(cached);
-        settle_exported(&self.runner.failures, DeliveryRef::new(&key, delivery), result).await
+        settle(&runner.failures, &key, delivery, result).await
     }
 }
 
@@ -108,71 +105,49 @@ impl InputHandler {
         &self,
         key: &SessionKey,
         cached: &mut Option<Loaded>,
-        mut input: DeliveredInput,
+        input: DeliveredInput,
         is_first_delivery: bool,
     ) -> Result<Handled, HandleError> {
+        let runner = &self.runner;
         if cached.is_none() && is_first_delivery && input.is_start() {
-            return Box::pin(self.handle_start(key, cached, input)).await;
+            // As the start of a new session, without a look at log and inbox. The server takes the commit only if the log
+            // is empty; otherwise the log is read, and the start is decided again, without a claim about the commands
+            // before it. A command that came before the first start has a delivery of its own: its session did not exist
+            // when it was sent.
+            *cached = Some(runner.assume_new(key)?);
+            return runner.handle(key, cached, &[input.in_order(MarkClaim::by_empty_log())]).await;
         }
         let delivered_seq = input.position.map_or(0, |position| position.seq);
-        let mut first = if cached.is_none() { Some(self.read_at_once(key, cached, &mut input).await?) } else { None };
+        let mut first = None;
+        if cached.is_none() {
+            // Neither waits for the other: a commit on a state that is older than the inbox loses its slot.
+            let (inbox, loaded) = tokio::join!(runner.bus.inbox(key), runner.load(key, None));
+            *cached = Some(loaded?);
+            first = Some(inbox?);
+        }
         for _ in 0..INBOX_READS_MAX {
-            if is_already_applied(self.runner.refresh(key, cached).await?, &input) {
-                return self.runner.handle(key, cached, &[input]).await;
+            if is_already_applied(runner.refresh(key, cached).await?, &input) {
+                return runner.handle(key, cached, &[input]).await;
             }
             let inbox = match first.take() {
                 Some(inbox) => inbox,
-                None => self.runner.bus.inbox(key).await?,
+                None => runner.bus.inbox(key).await?,
             };
             let Inbox::Messages(messages) = inbox else {
                 // There are too many to read. Handle this one alone, without a claim about those before it.
-                return self.runner.handle(key, cached, &[input]).await;
+                return runner.handle(key, cached, &[input]).await;
             };
             if let Some(claim) = MarkClaim::by_inbox(&messages, delivered_seq) {
                 for message in messages.into_iter().filter(|message| message.seq < delivered_seq) {
                     self.handle_earlier(key, cached, message, claim).await?;
                 }
-                return self.runner.handle(key, cached, &[input.in_order(claim)]).await;
+                return runner.handle(key, cached, &[input.in_order(claim)]).await;
             }
             // The read is stale, or another replica has acknowledged the command. The log shows which.
-            *cached = Some(self.runner.load(key, None).await?);
+            *cached = Some(runner.load(key, None).await?);
             tokio::time::sleep(INBOX_READ_INTERVAL).await;
         }
         Err(HandleError::Busy)
-    }
-
-    /// Handles a start as that of a new session, without a look at log and inbox. The server takes the commit only if the
-    /// log is empty; otherwise the log is read, and the start is decided again, without a claim about the commands before
-    /// it. A command that came before the first start has a delivery of its own: its session did not exist when it was
-    /// sent.
-    async fn handle_start(
-        &self,
-        key: &SessionKey,
-        cached: &mut Option<Loaded>,
-        mut input: DeliveredInput,
-    ) -> Result<Handled, HandleError> {
-        let runner = &self.runner;
-        scope(turn_trace::start_position(key, &input), input.resolve_start(&runner.bus, &runner.start_reads)).await;
-        *cached = Some(runner.assume_new(key)?);
-        runner.handle(key, cached, &[input.in_order(MarkClaim::by_empty_log())]).await
-    }
-
-    /// Reads the inbox and the state of a session that is not cached, and what a start needs. Nothing of this waits for
-    /// the other: a commit on a state that is older than the inbox loses its slot.
-    async fn read_at_once(
-        &self,
-        key: &SessionKey,
-        cached: &mut Option<Loaded>,
-        input: &mut DeliveredInput,
-    ) -> Result<Inbox, HandleError> {
-        let runner = &self.runner;
-        let is_start = input.is_start();
-        let position = turn_trace::start_position(key, input);
-        let resolving = scope(position, input.resolve_start(&runner.bus, &runner.start_reads));
-        let loading = runner.load_for(key, is_start);
-        let (inbox, loaded, ()) = tokio::join!(runner.bus.inbox(key), loading, resolving);
-        *cached = Some(loaded?);
-        Ok(inbox?)
     }
 
     /// Handles a command that waits before the delivered one. A command that cannot be read is left to its own
@@ -199,8 +174,8 @@ impl InputHandler {
                 Err(HandleError::Poison) | Ok(_) => Ok(()),
                 Err(error) => Err(error),
             },
-            Err(ReadError::Malformed(_)) => check_sender(&payload),
-            Err(ReadError::Later(error)) => Err(error.into()),
+            Err(BusError::Malformed(_)) => check_sender(&payload),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -215,7 +190,7 @@ impl InputHandler {
                 Err(newer) => Err(newer),
             };
             if let Err(error) = reported {
-                return settle(&self.runner.failures, DeliveryRef::new(&key, delivery), Err(error));
+                return settle(&self.runner.failures, &key, delivery, Err(error)).await;
             }
         }
         Settle::Reject { code: ErrorCode::BadRequest, reason: why.to_owned() }

@@ -1,13 +1,14 @@
 //! Imports a session from a file. One commit makes the whole session visible.
 
 use bus::log::Committed;
-use bus::{Bus, BusError, Head, Offer, Read};
+use bus::{Bus, BusError, Head, Read};
 use contract::Timestamp;
 use contract::limits::TRANSCRIPT_PART_BYTES;
 use session::Session;
 
-use crate::commit::{Prepared, prepare};
+use crate::commit::prepare;
 use crate::perform::perform_in_turn;
+use crate::relocate::load_session;
 
 /// What [`import_session`] did with the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,21 +34,17 @@ pub async fn import_session(
 ) -> Result<ImportOutcome, BusError> {
     let (key, slot) = (session.key(), session.next_slot());
     let Some(decision) = session.import(now, exported) else { return Ok(ImportOutcome::InTurn) };
-    let malformed = |error: serde_json::Error| BusError::Malformed(error.to_string());
     let head = bus.head(&key, Read::Leader).await?;
     let is_expected = |head: &Head| head.meta.moved.is_some() && over == Some(head.meta.commit.as_str());
     let (after, effects) = match head {
         head if head.as_ref().map_or(over.is_none(), is_expected) => {
-            let Prepared { slot, meta, body, after, expires, .. } =
-                prepare(session, &decision, TRANSCRIPT_PART_BYTES).map_err(malformed)?;
-            let life = expires.then(|| bus.transport().retention());
-            let offer = Offer { slot, prev: &meta.prev, commit: &meta.commit, body, ttl: life };
+            let prepared = prepare(session, &decision, TRANSCRIPT_PART_BYTES)?;
             let committed = match over {
-                None => bus.commit_first(&key, offer).await?,
-                Some(expected) => bus.commit_behind_head(&key, offer, expected).await?,
+                None => bus.commit_first(&key, prepared.offer(bus)).await?,
+                Some(expected) => bus.commit_behind_head(&key, prepared.offer(bus), expected).await?,
             };
             match committed {
-                Committed::Ours => (after, decision.effects),
+                Committed::Ours => (prepared.after, decision.effects),
                 Committed::Theirs => return Ok(ImportOutcome::IdTaken),
             }
         }
@@ -57,9 +54,7 @@ pub async fn import_session(
             if there.is_none_or(|commit| commit.meta.commit != last) {
                 return Ok(ImportOutcome::IdTaken);
             }
-            let commits = bus.load_latest(&key).await?.unwrap_or_default();
-            let after =
-                Session::restore(key.clone(), &commits).map_err(|error| BusError::Malformed(error.to_string()))?;
+            let after = load_session(bus, &key).await?;
             let owed = after.outstanding();
             (after, owed)
         }

@@ -21,7 +21,7 @@ use session::{Body, ConfigureInput, Input, Recompose, check};
 
 use crate::config::IdleTimes;
 use crate::mark::{MarkClaim, StreamPosition};
-use crate::start::{ResolvedStart, StartReads, compose, list_tools};
+use crate::start::{StartReads, compose, list_tools, resolve_start};
 
 /// Values and names that the edge adds as `meta` to what a client sends.
 const META_VALUES_MAX: usize = API_KEY_AGENTS_MAX + 16;
@@ -46,8 +46,6 @@ pub(crate) struct DeliveredInput {
     /// The position in a trace that the message names.
     pub(crate) trace: Option<TraceContext>,
     body: DeliveredBody,
-    /// Set if it was read before [`DeliveredInput::resolve`].
-    resolved_start: Option<Result<ResolvedStart, BusError>>,
 }
 
 #[derive(Debug, Clone)]
@@ -57,22 +55,12 @@ enum DeliveredBody {
     Ready(Body),
 }
 
-/// Why a message cannot be read as an input.
-#[derive(Debug)]
-pub(crate) enum ReadError {
-    /// Another read has the same result.
-    Malformed(String),
-    /// The body cannot be loaded now; a retry may load it.
-    Later(BusError),
-}
-
 impl DeliveredInput {
-    /// The input of timer `number`, which is due. `None` if the number makes no id.
-    pub(crate) fn timer(key: SessionKey, number: u64) -> Option<Self> {
-        let id = CommandId::new(&number.to_string()).ok()?;
-        Some(Self {
+    /// An input of which only the identity is known.
+    fn new(key: SessionKey, kind: InputKind, id: CommandId) -> Self {
+        Self {
             key,
-            reference: InputRef { kind: InputKind::Timer, id },
+            reference: InputRef { kind, id },
             position: None,
             claim: None,
             known_slot: None,
@@ -83,39 +71,28 @@ impl DeliveredInput {
             parent_command_number: None,
             trace: None,
             body: DeliveredBody::Ready(Body::Timer),
-            resolved_start: None,
-        })
+        }
     }
 
-    /// Loads the body of a control message and parses it.
-    pub(crate) async fn read(bus: &Bus, subject: ControlSubject, message: Stored) -> Result<Self, ReadError> {
+    /// The input of timer `number`, which is due. `None` if the number makes no id.
+    pub(crate) fn timer(key: SessionKey, number: u64) -> Option<Self> {
+        let id = CommandId::new(&number.to_string()).ok()?;
+        Some(Self::new(key, InputKind::Timer, id))
+    }
+
+    /// Loads the body of a control message and parses it. After [`BusError::Malformed`] another read has the same
+    /// result; after any other error a retry may load the body.
+    pub(crate) async fn read(bus: &Bus, subject: ControlSubject, message: Stored) -> Result<Self, BusError> {
         let trace = bus::transport::header(&message.headers, contract::tool::header::TRACEPARENT);
         let trace = trace.and_then(|text| text.parse().ok());
         let (seq, stored_at) = (message.seq, message.stored_at);
-        let body = match bus.load_body(Objects::Work, message.payload, stored_at).await {
-            Ok(body) => body,
-            Err(BusError::Malformed(why)) => return Err(ReadError::Malformed(why)),
-            Err(error) => return Err(ReadError::Later(error)),
-        };
+        let body = bus.load_body(Objects::Work, message.payload, stored_at).await?;
         let ControlSubject { key, verb, id } = subject;
         if verb.is_client() {
             check_size(&body)?;
         }
-        let mut input = Self {
-            key,
-            reference: InputRef { kind: InputKind::Control(verb), id },
-            position: verb.is_client().then_some(StreamPosition { seq, stored_at }),
-            claim: None,
-            known_slot: None,
-            edge: None,
-            time: None,
-            by: None,
-            agents: None,
-            parent_command_number: None,
-            trace,
-            body: DeliveredBody::Ready(Body::Timer),
-            resolved_start: None,
-        };
+        let position = verb.is_client().then_some(StreamPosition { seq, stored_at });
+        let mut input = Self { position, trace, ..Self::new(key, InputKind::Control(verb), id) };
         input.body = match verb {
             Verb::Start => DeliveredBody::Start(Box::new(input.command::<Start>(&body)?)),
             Verb::SendUserMessage => DeliveredBody::Ready(Body::Send(input.command::<SendUserMessage>(&body)?)),
@@ -153,17 +130,17 @@ impl DeliveredInput {
         Ok(input)
     }
 
-    fn command<T: DeserializeOwned>(&mut self, body: &[u8]) -> Result<T, ReadError> {
+    fn command<T: DeserializeOwned>(&mut self, body: &[u8]) -> Result<T, BusError> {
         // The body's own fields are strict; `meta` stands beside them, so it is taken out first.
         let mut fields: serde_json::Map<String, serde_json::Value> = parse(body)?;
         let meta = fields.remove("meta").unwrap_or_default();
-        let meta = CommandMeta::deserialize(meta).map_err(|error| ReadError::Malformed(format!("meta: {error}")))?;
+        let meta = CommandMeta::deserialize(meta).map_err(|error| BusError::Malformed(format!("meta: {error}")))?;
         self.time = Some(meta.time);
         self.by = meta.by;
         self.agents = meta.agents;
         self.edge = meta.edge;
         self.parent_command_number = meta.parent_command_number;
-        T::deserialize(serde_json::Value::Object(fields)).map_err(|error| ReadError::Malformed(error.to_string()))
+        T::deserialize(serde_json::Value::Object(fields)).map_err(|error| BusError::Malformed(error.to_string()))
     }
 
     /// Whether this is a command of a client.
@@ -193,14 +170,6 @@ impl DeliveredInput {
         matches!(self.body, DeliveredBody::Ready(Body::ToolResult(_)))
     }
 
-    /// Reads what the decision about a start needs, before the state of the session is known.
-    pub(crate) async fn resolve_start(&mut self, bus: &Bus, reads: &StartReads) {
-        if let DeliveredBody::Start(start) = &self.body {
-            self.resolved_start =
-                Some(ResolvedStart::read(bus, reads, &self.key.tenant, start, self.agents.as_ref()).await);
-        }
-    }
-
     pub(crate) fn is_start(&self) -> bool {
         matches!(self.body, DeliveredBody::Start(_))
     }
@@ -216,11 +185,8 @@ impl DeliveredInput {
         let tenant = &self.key.tenant;
         let (body, tools) = match &self.body {
             DeliveredBody::Start(start) => {
-                let resolved = match &self.resolved_start {
-                    Some(resolved) => resolved.clone()?,
-                    None => ResolvedStart::read(bus, reads, tenant, start, self.agents.as_ref()).await?,
-                };
-                (Body::Start(resolved.input), Some(resolved.tools))
+                let (input, tools) = resolve_start(bus, reads, tenant, start, self.agents.as_ref()).await?;
+                (Body::Start(Box::new(input)), Some(tools))
             }
             DeliveredBody::Configure(configure) => {
                 let recompose = check::configure(configure).ok().and_then(|()| session.recomposes(configure));
@@ -275,21 +241,21 @@ fn run_input_id(id: CommandId, run: &str) -> CommandId {
 
 /// Refuses a command that is too large before it is parsed, since a value takes far more memory than its text. The edge
 /// checks the same, so only other senders get here.
-fn check_size(body: &[u8]) -> Result<(), ReadError> {
+fn check_size(body: &[u8]) -> Result<(), BusError> {
     let values = Size::of(body).values;
     if body.len() > COMMAND_BYTES_MAX {
         let why = format!("the command has {} bytes, at most {COMMAND_BYTES_MAX} are allowed", body.len());
-        return Err(ReadError::Malformed(why));
+        return Err(BusError::Malformed(why));
     }
     if values > JSON_VALUES_MAX + META_VALUES_MAX {
         let why = format!("the command holds {values} values and names, at most {JSON_VALUES_MAX} are allowed");
-        return Err(ReadError::Malformed(why));
+        return Err(BusError::Malformed(why));
     }
     Ok(())
 }
 
-fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ReadError> {
-    serde_json::from_slice(body).map_err(|error| ReadError::Malformed(error.to_string()))
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, BusError> {
+    serde_json::from_slice(body).map_err(|error| BusError::Malformed(error.to_string()))
 }
 
 #[cfg(test)]
@@ -337,7 +303,7 @@ mod tests {
             (empty_messages, "values and names, at most 32768"),
             (" ".repeat(COMMAND_BYTES_MAX + 1), "has 8388609 bytes, at most 8388608"),
         ] {
-            let Err(ReadError::Malformed(why)) = check_size(body.as_bytes()) else { panic!("accepted: {part}") };
+            let Err(BusError::Malformed(why)) = check_size(body.as_bytes()) else { panic!("accepted: {part}") };
             assert!(why.contains(part), "{why}");
         }
         assert!(check_size(br#"{"prompt":"hi"}"#).is_ok());

@@ -104,12 +104,8 @@ impl SessionRunner {
 
 fn find_refusal(events: &[Event], input: &InputRef) -> Option<Refusal> {
     events.iter().find_map(|event| {
-        if let Event::InputIgnored(ignored) = event
-            && ignored.input == *input
-        {
-            return Some(ignored.refusal.clone());
-        }
-        None
+        let Event::InputIgnored(ignored) = event else { return None };
+        (ignored.input == *input).then(|| ignored.refusal.clone())
     })
 }
 
@@ -172,20 +168,14 @@ async fn perform(
     publication: Publication,
 ) -> Result<(), BusError> {
     match effect {
-        SessionEffect::CallModel(call) => match session.model_item(call) {
-            Some(item) => {
-                let publication = publication_of(session, &item.meta, publication);
-                bus.publish_model_item(key, &item, publication).await
-            }
-            None => Ok(()),
-        },
-        SessionEffect::CallTool(call) => match session.tool_item(call) {
-            Some(item) => {
-                let publication = publication_of(session, &item.meta, publication);
-                bus.publish_tool_item(key, &item, publication).await
-            }
-            None => Ok(()),
-        },
+        SessionEffect::CallModel(call) => {
+            let Some(item) = session.model_item(call) else { return Ok(()) };
+            bus.publish_model_item(key, &item, publication_of(session, &item.meta, publication)).await
+        }
+        SessionEffect::CallTool(call) => {
+            let Some(item) = session.tool_item(call) else { return Ok(()) };
+            bus.publish_tool_item(key, &item, publication_of(session, &item.meta, publication)).await
+        }
         SessionEffect::Cancel { call, tool } => {
             let queue = if tool.is_some() { Queue::Tool } else { Queue::Model };
             tracing::debug!(session = %key, call = %call, queue = queue.durable(), "cancelling");

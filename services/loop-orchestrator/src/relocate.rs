@@ -1,14 +1,14 @@
 //! Says in a log that another cell has its session. After that commit nothing happens here.
 
 use bus::log::Committed;
-use bus::{Bus, BusError, Offer};
+use bus::{Bus, BusError};
 use contract::cell::RESERVED_SLOT;
 use contract::limits::TRANSCRIPT_PART_BYTES;
 use contract::subject::SessionKey;
 use contract::{CellName, Timestamp};
-use session::{RestoreError, Session};
+use session::Session;
 
-use crate::commit::{Prepared, prepare};
+use crate::commit::prepare;
 use crate::perform::perform_in_turn;
 
 /// Which of the two logs of a moved session says that another cell has it.
@@ -40,8 +40,8 @@ pub async fn point_session(
     kind: PointKind,
     now: Timestamp,
 ) -> Result<PointOutcome, BusError> {
-    let commits = bus.load_latest(key).await?;
-    let session = Session::restore(key.clone(), commits.as_deref().unwrap_or_default()).map_err(to_bus_error)?;
+    let session = load_session(bus, key).await?;
+    let has_log = session.next_slot() > 0;
     // A log that only expects the session has no slots of it.
     let was_kind = if session.archived() == Some(0) { PointKind::Expected } else { PointKind::Leaves };
     if session.moved() == Some(to) && was_kind == kind {
@@ -54,18 +54,16 @@ pub async fn point_session(
     }
     let session = if is_here { session } else { jump(session, now) };
     let Some(decision) = session.move_to(now, to.clone()) else { return Ok(PointOutcome::NotResting) };
-    let malformed = |error: serde_json::Error| BusError::Malformed(error.to_string());
-    let Prepared { slot, meta, body, after, .. } =
-        prepare(session, &decision, TRANSCRIPT_PART_BYTES).map_err(malformed)?;
-    let offer = Offer { slot, prev: &meta.prev, commit: &meta.commit, body, ttl: None };
-    let committed = match (&commits, is_here) {
-        (None, _) => bus.commit_first(key, offer).await?,
-        (Some(_), true) => bus.commit_for(key, offer).await?,
-        (Some(_), false) => bus.commit_behind_head(key, offer, &meta.prev).await?,
+    let prepared = prepare(session, &decision, TRANSCRIPT_PART_BYTES)?;
+    let offer = prepared.offer(bus);
+    let committed = match (has_log, is_here) {
+        (false, _) => bus.commit_first(key, offer).await?,
+        (true, true) => bus.commit_for(key, offer).await?,
+        (true, false) => bus.commit_behind_head(key, offer, &prepared.meta.prev).await?,
     };
     match committed {
         Committed::Ours => {
-            perform_in_turn(bus, key, &after, &after.outstanding()).await?;
+            perform_in_turn(bus, key, &prepared.after, &prepared.after.outstanding()).await?;
             Ok(PointOutcome::Pointed)
         }
         Committed::Theirs => Ok(PointOutcome::Changed),
@@ -74,8 +72,7 @@ pub async fn point_session(
 
 /// Performs what follows from the import of a session, unless it has gone on since.
 pub async fn finish_import(bus: &Bus, key: &SessionKey) -> Result<(), BusError> {
-    let commits = bus.load_latest(key).await?.unwrap_or_default();
-    let session = Session::restore(key.clone(), &commits).map_err(to_bus_error)?;
+    let session = load_session(bus, key).await?;
     if session.archived().is_some_and(|slots| session.next_slot() == slots + 1) {
         perform_in_turn(bus, key, &session, &session.outstanding()).await?;
     }
@@ -92,7 +89,8 @@ fn jump(mut session: Session, now: Timestamp) -> Session {
     session
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "it stands where an error is mapped")]
-fn to_bus_error(error: RestoreError) -> BusError {
-    BusError::Malformed(error.to_string())
+/// Reads the state of a session up to the head that the leader has now.
+pub(crate) async fn load_session(bus: &Bus, key: &SessionKey) -> Result<Session, BusError> {
+    let commits = bus.load_latest(key).await?.unwrap_or_default();
+    Session::restore(key.clone(), &commits).map_err(|error| BusError::Malformed(error.to_string()))
 }

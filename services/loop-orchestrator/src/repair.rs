@@ -93,17 +93,8 @@ async fn check_streams(
     is_reset_due: &mut bool,
     known: &mut Option<QueueReset>,
 ) -> Result<(), BusError> {
-    let rewound = runner.bus.transport().rewound().await?;
-    log_rewinds(&rewound);
-    *is_reset_due |= !rewound.is_empty();
-    if !*is_reset_due {
-        *known = runner.bus.last_queue_reset().await?;
-    }
-    Ok(())
-}
-
-fn log_rewinds(rewound: &[StreamRewind]) {
-    for StreamRewind { stream, seen, last } in rewound {
+    for StreamRewind { stream, seen, last } in runner.bus.transport().rewound().await? {
+        *is_reset_due = true;
         tracing::error!(
             stream = stream.name(),
             seen,
@@ -111,6 +102,10 @@ fn log_rewinds(rewound: &[StreamRewind]) {
             "the stream was restored to an older state or created again: it lacks messages; sessions are repaired"
         );
     }
+    if !*is_reset_due {
+        *known = runner.bus.last_queue_reset().await?;
+    }
+    Ok(())
 }
 
 /// Lists the sessions to repair: those of the index, and those of the cache, since the index may be older than the log.

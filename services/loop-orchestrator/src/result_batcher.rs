@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use bus::work::Settle;
 use bus::{BusError, Delivery};
@@ -11,7 +12,7 @@ use tokio::sync::oneshot;
 use crate::handle_error::HandleError;
 use crate::input::DeliveredInput;
 use crate::session_runner::{Handled, SessionRunner};
-use crate::settlement::{DeliveryRef, settle};
+use crate::settlement::settle;
 
 /// Results that wait for their session. Their number is bounded by the inputs that the replica handles at the same
 /// time.
@@ -21,68 +22,50 @@ pub(crate) struct ResultBatcher {
     pending: Mutex<HashMap<SessionKey, Vec<PendingResult>>>,
 }
 
-/// The settlement of an input, and whether spans are to be exported before it.
-type BatchResult = (Settle, bool);
-
 #[derive(Debug)]
 struct PendingResult {
     input: DeliveredInput,
-    subject: String,
-    delivered: u64,
-    reply: oneshot::Sender<BatchResult>,
+    reply: oneshot::Sender<Result<Handled, HandleError>>,
 }
 
 impl ResultBatcher {
     /// Handles an input together with those of its session that wait at the same time. The task that locks the session
-    /// first handles them all and sends the others their settlements.
+    /// first handles them all and sends the others what came of theirs.
     pub(crate) async fn handle(&self, runner: &SessionRunner, input: DeliveredInput, delivery: &Delivery) -> Settle {
         let key = input.key.clone();
         // Dropped after the receiver.
         let _place = Place { batcher: self, key: &key };
-        let (reply, mut settled_reply) = oneshot::channel();
-        let (subject, delivered) = (delivery.subject.clone(), delivery.delivered);
-        self.lock().entry(key.clone()).or_default().push(PendingResult { input, subject, delivered, reply });
+        let (reply, mut handled) = oneshot::channel();
+        self.lock().entry(key.clone()).or_default().push(PendingResult { input, reply });
         let mut cached = runner.cache.lock(&key).await;
         let batch = self.lock().remove(&key).unwrap_or_default();
-        let (mut inputs, mut deliveries, mut replies) = (Vec::new(), Vec::new(), Vec::new());
-        for PendingResult { input, subject, delivered, reply } in batch {
-            inputs.push(input);
-            deliveries.push((subject, delivered));
-            replies.push(reply);
-        }
-        let settle_one = |(subject, delivered): &(String, u64), result: Result<Handled, HandleError>| {
-            let sent_spans = result.as_ref().is_ok_and(|handled| handled.sent_spans);
-            let delivery = DeliveryRef { key: &key, subject, delivered: *delivered };
-            (settle(&runner.failures, delivery, result.map(|_| ())), sent_spans)
-        };
+        let (inputs, replies): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|PendingResult { input, reply }| (input, reply)).unzip();
         if !inputs.is_empty() {
-            let settled = match runner.handle(&key, &mut cached, &inputs).await {
+            let results = match runner.handle(&key, &mut cached, &inputs).await {
                 // One input may cause the failure, and the others must not fail with it.
                 Err(HandleError::Split | HandleError::Internal(_) | HandleError::Bus(BusError::Malformed(_)))
                     if inputs.len() > 1 =>
                 {
-                    let mut settled = Vec::with_capacity(inputs.len());
-                    for (input, delivery) in inputs.iter().zip(&deliveries) {
-                        let one = runner.handle(&key, &mut cached, std::slice::from_ref(input)).await;
-                        settled.push(settle_one(delivery, one));
+                    let mut results = Vec::with_capacity(inputs.len());
+                    for input in &inputs {
+                        results.push(runner.handle(&key, &mut cached, std::slice::from_ref(input)).await);
                     }
-                    settled
+                    results
                 }
-                result => deliveries.iter().map(|delivery| settle_one(delivery, result.clone())).collect(),
+                result => vec![result; inputs.len()],
             };
-            for (reply, settled) in replies.into_iter().zip(settled) {
+            for (reply, result) in replies.into_iter().zip(results) {
                 // A task that was cancelled does not receive it. Its input is in the log, and is delivered again.
-                let _send_result = reply.send(settled);
+                let _send_result = reply.send(result);
             }
         }
         drop(cached);
-        // This input was in a batch. The task of the batch has sent the settlement, or was cancelled before.
-        let (settled, sent_spans) =
-            settled_reply.try_recv().unwrap_or((Settle::Retry(std::time::Duration::ZERO), false));
-        if sent_spans {
-            telemetry::trace::flushed().await;
+        // This input was in a batch. The task of the batch has sent what came of it, or was cancelled before.
+        match handled.try_recv() {
+            Ok(result) => settle(&runner.failures, &key, delivery, result).await,
+            Err(_) => Settle::Retry(Duration::ZERO),
         }
-        settled
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<SessionKey, Vec<PendingResult>>> {
@@ -138,8 +121,8 @@ mod tests {
             seq: 1,
             delivered: 1,
             stored_at: Timestamp::default(),
-            waited: std::time::Duration::ZERO,
-            connected_for: std::time::Duration::MAX,
+            waited: Duration::ZERO,
+            connected_for: Duration::MAX,
             generation: 1,
             headers: Vec::new(),
             payload: body.into(),

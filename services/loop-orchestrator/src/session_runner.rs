@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bus::log::Committed;
 use bus::work::Publication;
-use bus::{Bus, BusError, Offer, Read};
+use bus::{Bus, BusError, Read};
 use contract::commit::{Commit, Phase, envelopes};
 use contract::event::{Envelope, ErrorEvent, Event, InputIgnored, InputKind, TimerSet, Topic};
 use contract::subject::SessionKey;
@@ -186,8 +186,7 @@ impl SessionRunner {
             *is_repair_due |= is_timer_lost(session.timer(), self.clock.now());
             let ended = EndedTurn::find(&session, &decision.events);
             let began = session.turn_began();
-            let prepared = prepare(session, &decision, self.part_bytes)
-                .map_err(|error| HandleError::Internal(error.to_string()))?;
+            let prepared = prepare(session, &decision, self.part_bytes)?;
             let committed = match scope(position, self.commit(key, &prepared)).await {
                 // The session goes on with the log that it has: its timer must not be lost.
                 Err(error @ BusError::TooLarge { .. }) if compacts(&decision) => {
@@ -224,12 +223,10 @@ impl SessionRunner {
     }
 
     async fn commit(&self, key: &SessionKey, prepared: &Prepared) -> Result<Committed, BusError> {
-        let life = prepared.expires.then(|| self.bus.transport().retention());
-        let Prepared { slot, meta, body, .. } = prepared;
-        let offer = Offer { slot: *slot, prev: &meta.prev, commit: &meta.commit, body: body.clone(), ttl: life };
-        if meta.moved.is_some() {
+        let offer = prepared.offer(&self.bus);
+        if prepared.meta.moved.is_some() {
             // A session that comes back takes another slot than the next one.
-            return self.bus.commit_behind_head(key, offer, &meta.prev).await;
+            return self.bus.commit_behind_head(key, offer, &prepared.meta.prev).await;
         }
         self.bus.commit_for(key, offer).await
     }
@@ -248,14 +245,14 @@ impl SessionRunner {
                 Some(slot) => self.catch_up(key, loaded, slot).await,
                 None => Ok(loaded),
             },
-            Some(loaded) => match self.reload(key, &loaded, at_least.unwrap_or(0)).await {
-                Ok(reloaded) => Ok(reloaded),
-                Err(error) => {
+            Some(loaded) => {
+                let reloaded = self.reload(key, &loaded, at_least.unwrap_or(0)).await;
+                if reloaded.is_err() {
                     // The next load compares with it again.
                     *cached = Some(loaded);
-                    Err(error)
                 }
-            },
+                reloaded
+            }
             None => self.load(key, at_least).await,
         }
     }
@@ -312,17 +309,6 @@ impl SessionRunner {
         self.restore(key, &[], None, self.bus.transport().generation(), false)
     }
 
-    /// Reads the state for a client command whose session is not cached.
-    pub(crate) async fn load_for(&self, key: &SessionKey, is_start: bool) -> Result<Loaded, HandleError> {
-        let generation = self.bus.transport().generation();
-        if !is_start {
-            return self.load(key, None).await;
-        }
-        // It mostly has no log, and only the leader can tell that for sure.
-        let commits = self.read_commits(key, || self.bus.load_latest(key)).await?;
-        self.restore(key, &commits, None, generation, false)
-    }
-
     /// Reads the state of a session from the log, which has slot `at_least` as far as the caller knows.
     pub(crate) async fn load(&self, key: &SessionKey, at_least: Option<u64>) -> Result<Loaded, HandleError> {
         let generation = self.bus.transport().generation();
@@ -374,14 +360,6 @@ impl SessionRunner {
         Ok(Loaded { session, generation, is_repair_due })
     }
 
-    /// Reads the state up to the head that the leader has now, for a repair.
-    async fn load_latest(&self, key: &SessionKey) -> Result<Loaded, HandleError> {
-        let generation = self.bus.transport().generation();
-        let commits = self.read_commits(key, || self.bus.load_latest(key)).await?;
-        let session = Session::restore(key.clone(), &commits)?;
-        Ok(Loaded { session, generation, is_repair_due: true })
-    }
-
     /// Performs the outstanding effects of a session again, and returns them.
     pub(crate) async fn repair(
         &self,
@@ -390,7 +368,9 @@ impl SessionRunner {
     ) -> Result<Vec<SessionEffect>, HandleError> {
         let mut cached = self.cache.lock(key).await;
         // The cached state stays until its loss is reported, since only it shows what the log had.
-        let Loaded { session, generation, .. } = self.load_latest(key).await?;
+        let generation = self.bus.transport().generation();
+        let commits = self.read_commits(key, || self.bus.load_latest(key)).await?;
+        let session = Session::restore(key.clone(), &commits)?;
         if let Some(before) = cached.as_ref() {
             self.report_rewound(key, &before.session, &session).await?;
         }

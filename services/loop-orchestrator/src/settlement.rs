@@ -18,43 +18,25 @@ const RETRY: Backoff = Backoff::new(Duration::from_millis(500), RETRY_MAX);
 /// The longest pause of this backoff. An input that only a replica of a newer version can handle is retried after it.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// One delivery of an input, as [`settle`] needs it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DeliveryRef<'a> {
-    pub(crate) key: &'a SessionKey,
-    /// Key of the input among [`FailureCounts`]: no other input has the same subject.
-    pub(crate) subject: &'a str,
-    /// Index of this delivery among those of the input, from 1.
-    pub(crate) delivered: u64,
-}
-
-impl<'a> DeliveryRef<'a> {
-    pub(crate) fn new(key: &'a SessionKey, delivery: &'a Delivery) -> Self {
-        Self { key, subject: &delivery.subject, delivered: delivery.delivered }
-    }
-}
-
-/// Like [`settle`], after the spans of a turn that the input ended are exported: until then another replica sends them
-/// if this one dies.
-pub(crate) async fn settle_exported(
-    failures: &FailureCounts,
-    delivery: DeliveryRef<'_>,
-    result: Result<Handled, HandleError>,
-) -> Settle {
-    if result.as_ref().is_ok_and(|handled| handled.sent_spans) {
-        telemetry::trace::flushed().await;
-    }
-    settle(failures, delivery, result.map(|_| ()))
-}
-
 /// Decides how to settle a delivery by the result of its handling. An input is retried without a limit while the bus
 /// fails. An input that fails because of its session is rejected after enough failures, so that it is not retried for
-/// ever.
-pub(crate) fn settle(failures: &FailureCounts, delivery: DeliveryRef<'_>, result: Result<(), HandleError>) -> Settle {
-    let DeliveryRef { key, subject, delivered } = delivery;
+/// ever. Waits until the spans of a turn that the input ended are exported: until then another replica sends them if this
+/// one dies.
+pub(crate) async fn settle(
+    failures: &FailureCounts,
+    key: &SessionKey,
+    delivery: &Delivery,
+    result: Result<Handled, HandleError>,
+) -> Settle {
+    // No other input has the same subject.
+    let Delivery { subject, delivered, .. } = delivery;
+    let delivered = *delivered;
     let pause = RETRY.pause(u32::try_from(delivered.saturating_sub(1)).unwrap_or(u32::MAX));
     match result {
-        Ok(()) => {
+        Ok(handled) => {
+            if handled.sent_spans {
+                telemetry::trace::flushed().await;
+            }
             failures.forget(subject);
             Settle::Done
         }

@@ -37,40 +37,31 @@ impl Default for StartReads {
     }
 }
 
-/// A start with all that its decision needs. Nothing of it depends on the state of the session.
-#[derive(Debug, Clone)]
-pub(crate) struct ResolvedStart {
-    pub(crate) input: Box<StartInput>,
-    pub(crate) tools: Arc<Vec<ToolSpec>>,
-}
-
-impl ResolvedStart {
-    /// Reads it for a sender who may use these agents; all of them where none are given.
-    pub(crate) async fn read(
-        bus: &Bus,
-        reads: &StartReads,
-        tenant: &TenantId,
-        start: &Start,
-        agents: Option<&BTreeSet<AgentId>>,
-    ) -> Result<Self, BusError> {
-        let resumed = match check::start(start) {
-            Err(refusal) => Err(refusal),
-            Ok(()) => load_history(bus, tenant, start, agents).await?,
-        };
-        let (history, resumed) = match resumed {
-            Ok(resumed) => resumed,
-            // A start that will be refused needs no prompt.
-            Err(refusal) => {
-                let input = StartInput { start: start.clone(), history: Vec::new(), composed: Err(refusal) };
-                return Ok(Self { input: Box::new(input), tools: list_tools(bus, reads, tenant).await? });
-            }
-        };
-        let tools = list_tools(bus, reads, tenant).await?;
-        let request = ComposeRequest::of_start(tenant.clone(), &resumed, Vec::new());
-        let request = ComposeRequest { named_features: start.features.clone(), ..request };
-        let composed = compose(bus, reads, request, &tools).await?;
-        Ok(Self { input: Box::new(StartInput { start: resumed, history, composed }), tools })
-    }
+/// Reads all that the decision about a start needs, and the tools. Nothing of it depends on the state of the session. The
+/// sender may use these agents; all of them where none are given.
+pub(crate) async fn resolve_start(
+    bus: &Bus,
+    reads: &StartReads,
+    tenant: &TenantId,
+    start: &Start,
+    agents: Option<&BTreeSet<AgentId>>,
+) -> Result<(StartInput, Arc<Vec<ToolSpec>>), BusError> {
+    let resumed = match check::start(start) {
+        Err(refusal) => Err(refusal),
+        Ok(()) => load_history(bus, tenant, start, agents).await?,
+    };
+    let tools = list_tools(bus, reads, tenant).await?;
+    let input = match resumed {
+        Ok((history, resumed)) => {
+            let request = ComposeRequest::of_start(tenant.clone(), &resumed, Vec::new());
+            let request = ComposeRequest { named_features: start.features.clone(), ..request };
+            let composed = compose(bus, reads, request, &tools).await?;
+            StartInput { start: resumed, history, composed }
+        }
+        // A start that will be refused needs no prompt.
+        Err(refusal) => StartInput { start: start.clone(), history: Vec::new(), composed: Err(refusal) },
+    };
+    Ok((input, tools))
 }
 
 /// Lists the tools of the tenant, and those that the loop performs itself.

@@ -17,11 +17,6 @@ pub(crate) fn input_position(session: &Session, input: &DeliveredInput) -> Optio
     may_begin.map(|given| given.turn(&session.key(), session.turns() + 1)).or_else(|| session.turn_trace())
 }
 
-/// Under which span the start of a new session is prepared.
-pub(crate) fn start_position(key: &SessionKey, input: &DeliveredInput) -> Option<TraceContext> {
-    input.trace.map(|given| given.turn(key, 1))
-}
-
 /// A turn that ends, and what its spans need beside its commits.
 #[derive(Debug)]
 pub(crate) struct EndedTurn {

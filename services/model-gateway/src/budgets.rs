@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{Bus, BusError, RpcServer};
+use bus::{Bus, BusError};
 use configuration::models::{BudgetRule, BudgetScope};
 use contract::budget::{BudgetReply, BudgetRequest, BudgetStatus};
 use contract::streams::Bucket;
@@ -32,18 +32,15 @@ pub(crate) struct Budgets {
 impl Budgets {
     /// Answers requests and measures, until the end.
     pub(crate) async fn run(self, ending: CancellationToken) {
-        let measuring = self.clone();
-        let serving = bus::rpc::serve_until_cancelled(&ending, || self.serve());
-        tokio::join!(serving, ending.run_until_cancelled(measuring.measure()));
-    }
-
-    async fn serve(&self) -> Result<RpcServer, BusError> {
-        let this = self.clone();
-        let answer = move |request| {
-            let this = this.clone();
-            async move { this.answer(request).await }.boxed()
+        let serve = || {
+            let this = self.clone();
+            self.bus.serve_budgets(move |request| {
+                let this = this.clone();
+                async move { this.answer(request).await }.boxed()
+            })
         };
-        self.bus.serve_budgets(answer).await
+        let serving = bus::rpc::serve_until_cancelled(&ending, serve);
+        tokio::join!(serving, ending.run_until_cancelled(self.measure()));
     }
 
     async fn answer(&self, request: BudgetRequest) -> BudgetReply {
@@ -84,7 +81,7 @@ impl Budgets {
     }
 
     /// Measures the accounts of all tenants again and again.
-    async fn measure(self) {
+    async fn measure(&self) {
         loop {
             tokio::time::sleep(MEASURE_EVERY).await;
             if self.providers.get().budgets().is_empty() {

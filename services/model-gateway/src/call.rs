@@ -1,11 +1,12 @@
 //! Runs one call: tries routes until one replies, publishes the reply while it grows, and ends with exactly one result.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bus::{Bus, BusError};
 use contract::backoff;
-use contract::event::ErrorEvent;
+use contract::event::{ErrorEvent, Topic};
 use contract::model::{FailureKind, Usage};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -21,6 +22,7 @@ use crate::reply::{Delta, ModelReply, estimate_tokens};
 use crate::reply_publisher::ReplyPublisher;
 use crate::result::{self, CallCost, ModelResult};
 use crate::retry::{RetryDecision, RetryPlan, WAIT_MAX};
+use crate::transcript_parts::StoredPart;
 use configuration::models::BudgetRule;
 use service::clock::Clock;
 
@@ -42,6 +44,8 @@ pub(crate) struct CallContext<'a> {
     pub(crate) breakers: &'a Breakers,
     /// The call and its delivery.
     pub(crate) job: &'a ModelJob,
+    /// Parts of the transcript that the log has; their messages stand in the item, behind the system prompt.
+    pub(crate) parts: &'a [Arc<StoredPart>],
     /// Routes to the model of the call.
     pub(crate) routes: &'a ModelRoutes,
     /// Budgets that the call counts against.
@@ -105,7 +109,7 @@ impl<'a> CallContext<'a> {
         charge: &mut CallCharge,
     ) -> Result<Option<CallReport>, BusError> {
         let job = self.job;
-        let deadline = self.began + job.meta().deadline.since(self.clock.now());
+        let deadline = self.began + job.item.meta.deadline.since(self.clock.now());
         let Some(route) = self.routes.routes.first() else { return Ok(None) };
         let mut state = CallState {
             route,
@@ -120,7 +124,7 @@ impl<'a> CallContext<'a> {
         let end = tokio::select! {
             biased;
             () = job.cancelled.cancelled() => CallEnd::Cancelled,
-            () = self.bus.until_closed(&job.key, &job.call, job.meta().slot) => CallEnd::Cancelled,
+            () = self.bus.until_closed(&job.key, &job.call, job.item.meta.slot) => CallEnd::Cancelled,
             () = sleep_until(deadline) => CallEnd::Failed(CallFailure::new(FailureKind::TimedOut, "the call's deadline has passed")),
             end = self.run_tries(&mut state, deadline) => end,
         };
@@ -262,7 +266,7 @@ impl<'a> CallContext<'a> {
             during: format!("model call {}", self.job.call.call),
         };
         self.job.note.set(&format!("{}: {}", notice.code, notice.message));
-        state.publisher.publish_notice(&notice).await;
+        state.publisher.publish_event(Topic::Error, &notice).await;
     }
 
     /// Acquires a permit of the circuit breaker, and waits until the rate limit of the provider allows the request.
@@ -313,7 +317,7 @@ impl<'a> CallContext<'a> {
         let route = state.route;
         let request = ProviderRequest {
             item: &self.job.item,
-            parts: &self.job.parts,
+            parts: self.parts,
             upstream: &route.upstream,
             provider: &route.provider,
             settings: &route.settings,
@@ -390,7 +394,7 @@ impl CallState<'_, '_> {
 
 /// From 0 to below 1, different for each call. It is derived and not random, so that a simulation repeats.
 fn jitter(job: &ModelJob) -> f64 {
-    backoff::part(&format!("{}/{}/{}", job.key.session, job.call, job.attempt), 0)
+    backoff::part(&format!("{}/{}/{}", job.key.session, job.call, job.attempt()), 0)
 }
 
 /// Waits until an instant; without one, for an hour, since nothing is due.

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use configuration::ConfigError;
 use configuration::models::{self, Alternative, BudgetRule, ModelsFile, Prices, ProviderEntry, Rates, Resolved};
-use configuration::{Paths, TextFile};
+use configuration::{ConfigError, Paths};
 use contract::TenantId;
 use contract::model::FailureKind;
 use contract::settings::ModelSettings;
@@ -117,16 +116,6 @@ impl Providers {
                 Arc::new(Provider(Client::Scripted(ScriptPlayer::new(Script::parse(&file)?))))
             };
             by_name.insert(name.clone(), provider);
-        }
-        Ok(Self { models, by_name })
-    }
-
-    /// The providers of a models file, each of which plays this script.
-    pub fn from_script(models: ModelsFile, script: &TextFile) -> Result<Self, ConfigError> {
-        let mut by_name = BTreeMap::new();
-        for name in models.providers.keys() {
-            let provider = Provider(Client::Scripted(ScriptPlayer::new(Script::parse(script)?)));
-            by_name.insert(name.clone(), Arc::new(provider));
         }
         Ok(Self { models, by_name })
     }

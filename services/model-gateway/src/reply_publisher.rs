@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bus::Bus;
 use contract::Json;
-use contract::event::{Envelope, ErrorEvent, Topic};
+use contract::event::{Envelope, Topic};
 use contract::model::{Channel, Chunk, FinishReason, PartialCall, ReplySnapshot, SIGNAL_TOOL};
 use reply::Splitter;
 use serde::Serialize;
@@ -19,6 +19,8 @@ pub(crate) struct ReplyPublisher<'a> {
     bus: &'a Bus,
     clock: &'a dyn Clock,
     job: &'a ModelJob,
+    /// `<attempt of the orchestrator>.<delivery>`, as viewers see it.
+    attempt: String,
     chunker: Chunker,
     splitter: Splitter,
     /// Names of the calls of the reply, by slot.
@@ -36,14 +38,8 @@ pub(crate) struct SharedSnapshot(Arc<Mutex<ReplySnapshot>>);
 
 impl SharedSnapshot {
     pub(crate) fn new(job: &ModelJob) -> Self {
-        let (turn, step) = (job.meta().turn, job.meta().step);
-        Self(Arc::new(Mutex::new(ReplySnapshot {
-            turn,
-            step,
-            attempt: job.attempt.clone(),
-            index: 0,
-            text: String::new(),
-        })))
+        let (turn, step) = (job.item.meta.turn, job.item.meta.step);
+        Self(Arc::new(Mutex::new(ReplySnapshot { turn, step, attempt: job.attempt(), index: 0, text: String::new() })))
     }
 
     pub(crate) fn get(&self) -> ReplySnapshot {
@@ -68,6 +64,7 @@ impl<'a> ReplyPublisher<'a> {
             bus,
             clock,
             job,
+            attempt: job.attempt(),
             chunker,
             splitter: Splitter::new(job.item.signal),
             calls: Vec::new(),
@@ -133,11 +130,6 @@ impl<'a> ReplyPublisher<'a> {
         }
     }
 
-    /// Publishes a failure of a try while the call continues. A lost notice is not sent again.
-    pub(crate) async fn publish_notice(&mut self, notice: &ErrorEvent) {
-        self.publish_event(Topic::Error, notice).await;
-    }
-
     pub(crate) async fn flush(&mut self) {
         let mut out = Vec::new();
         self.chunker.flush(&mut out);
@@ -147,7 +139,7 @@ impl<'a> ReplyPublisher<'a> {
     /// Publishes the rest and the final marker, which every watched call has that is streamed. `finish` says why the
     /// reply ended.
     pub(crate) async fn finish(&mut self, finish: Option<FinishReason>) {
-        if !self.job.meta().call.is_watched() || !self.job.item.streaming.enabled {
+        if !self.job.item.meta.call.is_watched() || !self.job.item.streaming.enabled {
             return;
         }
         let mut out = Vec::new();
@@ -202,13 +194,14 @@ impl<'a> ReplyPublisher<'a> {
     }
 
     fn position(&self) -> (u32, u32, String) {
-        (self.job.meta().turn, self.job.meta().step, self.job.attempt.clone())
+        (self.job.item.meta.turn, self.job.item.meta.step, self.attempt.clone())
     }
 
-    async fn publish_event<T: Serialize>(&mut self, topic: Topic, data: &T) {
+    /// Publishes an event; a lost one is not sent again.
+    pub(crate) async fn publish_event<T: Serialize>(&mut self, topic: Topic, data: &T) {
         let key = &self.job.key;
         let envelope = Envelope {
-            id: format!("{}-{}-{}-{}", key.session, self.job.meta().call, self.job.attempt, self.message_count),
+            id: format!("{}-{}-{}-{}", key.session, self.job.item.meta.call, self.attempt, self.message_count),
             session_id: key.session.clone(),
             tenant: key.tenant.clone(),
             seq: None,

@@ -108,7 +108,7 @@ pub(crate) fn report_finished(
         finish_reason = FinishReason::Length;
     }
     ModelResult::Finished(Box::new(ModelFinished {
-        meta: job.result_meta(),
+        meta: job.item.result_meta(),
         text: reply.text,
         reasoning: reply.reasoning,
         tool_calls,
@@ -146,7 +146,7 @@ pub(crate) fn report_cancelled(
 /// The result of a failed call, with the text and the cost of what had arrived.
 pub(crate) fn report_failed(job: &ModelJob, failure: CallFailure, text: &str, cost: CallCost) -> ModelResult {
     ModelResult::Failed(ModelFailed {
-        meta: job.result_meta(),
+        meta: job.item.result_meta(),
         kind: failure.kind,
         retry_after_ms: failure.retry_after.map(to_millis),
         message: failure.message,

@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bus::call::{CallHandler, CallResult, OpenCall, result_id};
+use bus::call::{CallHandler, CallResult, result_id};
 use bus::{Bus, BusError};
 use contract::CommandId;
 use contract::command::Verb;
@@ -21,9 +21,12 @@ use crate::observe;
 use crate::provider::Providers;
 use crate::reply_publisher::{ReplyPublisher, SharedSnapshot};
 use crate::result::ModelResult;
-use crate::transcript_parts::{TranscriptParts, bytes_of};
+use crate::transcript_parts::{StoredPart, TranscriptParts, bytes_of};
 use service::clock::Clock;
 use service::reload::Reload;
+
+/// Start of the twelve random digits of a UUID v7, which name a run.
+const RUN_OFFSET: usize = 20;
 
 /// Handler of the model queue, with the state that all its calls share.
 pub(crate) struct ModelCallHandler {
@@ -59,28 +62,26 @@ impl CallHandler for ModelCallHandler {
         Ok(vec![result_id(call, "")?])
     }
 
-    async fn run(&self, open: OpenCall<ModelItem>) -> Result<Option<CallResult>, BusError> {
-        let mut job = ModelJob::new(open);
-        job.parts = self.transcripts.take(&job.key, &mut job.item).await?;
-        job.bytes += bytes_of(&job.parts);
-        let result = self.run_call(&job).await?.with_run(&job.run);
+    async fn run(&self, mut job: ModelJob) -> Result<Option<CallResult>, BusError> {
+        let parts = self.transcripts.take(&job.key, &mut job.item).await?;
+        job.bytes += bytes_of(&parts);
+        // Unique among the runs of the attempt by all gateways.
+        let run = uuid::Uuid::now_v7().simple().to_string().split_off(RUN_OFFSET);
+        let result = self.run_call(&job, &parts).await?.with_run(&run);
         // If a second gateway runs the same attempt, both results are stored, since both cost money.
-        let beside = result_id(&job.call, &format!("-{}", job.run))?;
+        let beside = result_id(&job.call, &format!("-{run}"))?;
         encode_result(&job.call, &result, Some(beside)).map(Some)
     }
 
     /// Charges what a gateway that died had reserved for the call.
-    async fn leave(&self, open: OpenCall<ModelItem>) -> Result<(), BusError> {
-        let (job, providers) = (ModelJob::new(open), self.providers.get());
-        self.limits.charge_abandoned(&job, &providers.find_budgets(&job.key.tenant, &job.meta().agent)).await
+    async fn leave(&self, job: ModelJob) -> Result<(), BusError> {
+        let providers = self.providers.get();
+        self.limits.charge_abandoned(&job, &providers.find_budgets(&job.key.tenant, &job.item.meta.agent)).await
     }
 
     fn unreadable(&self, call: &CallAttempt, meta: ResultMeta, why: &str) -> Result<CallResult, BusError> {
-        encode_result(
-            call,
-            &ModelResult::fail_before_request(meta, CallFailure::new(FailureKind::BadRequest, why)),
-            None,
-        )
+        let result = ModelResult::fail_before_request(meta, CallFailure::new(FailureKind::BadRequest, why));
+        encode_result(call, &result, None)
     }
 }
 
@@ -91,12 +92,12 @@ fn encode_result(call: &CallAttempt, result: &ModelResult, beside: Option<Comman
 
 impl ModelCallHandler {
     /// Runs a call that may start. There is exactly one result, even if the adapter panics.
-    async fn run_call(&self, job: &ModelJob) -> Result<ModelResult, BusError> {
+    async fn run_call(&self, job: &ModelJob, parts: &[Arc<StoredPart>]) -> Result<ModelResult, BusError> {
         let refused = |kind: FailureKind, message: &str| {
             tracing::warn!(session = %job.key, call = %job.call, code = %kind.code(), message, "model call refused");
-            ModelResult::fail_before_request(job.result_meta(), CallFailure::new(kind, message))
+            ModelResult::fail_before_request(job.item.result_meta(), CallFailure::new(kind, message))
         };
-        if job.meta().deadline <= self.clock.now() {
+        if job.item.meta.deadline <= self.clock.now() {
             return Ok(refused(FailureKind::TimedOut, "the call's deadline passed before a gateway was free"));
         }
         let mut providers = self.providers.get();
@@ -112,7 +113,7 @@ impl ModelCallHandler {
         let served = snapshot.clone();
         // Serves the snapshot of the reply as long as this guard lives.
         let _guard = self.bus.serve_view(&job.key, move || Some(served.get())).await?;
-        let budgets = providers.find_budgets(&job.key.tenant, &job.meta().agent);
+        let budgets = providers.find_budgets(&job.key.tenant, &job.item.meta.agent);
         if let Some(route) = routes.find_unpriced().filter(|_| budgets.iter().any(|budget| budget.usd.is_some())) {
             let message = format!(
                 "models.yaml has no prices for {route}, so a budget in US dollars cannot count its cost: set `prices`, with 0 for a free model"
@@ -127,6 +128,7 @@ impl ModelCallHandler {
             limits: &self.limits,
             breakers: &self.breakers,
             job,
+            parts,
             routes: &routes,
             budgets: &budgets,
             began: tokio::time::Instant::now(),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use configuration::ConfigError;
 use configuration::TextFile;
-use configuration::continuation::{self, ContinuationEntry, Layer, Layers, Templates, resolve};
+use configuration::continuation::{self, ContinuationEntry, Layer, Templates};
 use configuration::{suggest, yaml};
 use contract::AiConfig;
 use contract::command::Features;
@@ -12,7 +12,7 @@ use contract::compose::KnownAgent;
 use contract::ids::{AgentId, TenantId, ToolName};
 use contract::limits::{APPROVAL_RULES_MAX, GATE_MAX};
 use contract::mail::PEOPLE;
-use contract::settings::{ApprovalRule, ContinuationSettings, OnExpiry, ToolFilter};
+use contract::settings::{ApprovalRule, OnExpiry, ToolFilter};
 use contract::tool::ApprovalPolicy;
 use reply::TextPattern;
 use schemars::JsonSchema;
@@ -292,7 +292,7 @@ pub struct Tenant {
 }
 
 /// All agents, tenants and templates of the file.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Agents {
     by_id: BTreeMap<AgentId, Agent>,
     aliases: BTreeMap<AgentId, AgentId>,
@@ -317,14 +317,7 @@ pub fn find_errors(file: &TextFile) -> Result<Vec<ConfigError>, ConfigError> {
 
 fn read(file: &TextFile) -> Result<(Agents, Vec<ConfigError>), ConfigError> {
     let read: AgentsFile = yaml::parse(file)?;
-    let mut checked = Agents {
-        by_id: BTreeMap::new(),
-        aliases: BTreeMap::new(),
-        default: None,
-        tenants: BTreeMap::new(),
-        templates: Templates::default(),
-        warnings: Vec::new(),
-    };
+    let mut checked = Agents::default();
     let sets = ToolSets(&read.tool_sets);
     let mut errors: Vec<ConfigError> = sets.check(file).err().into_iter().collect();
     checked.templates.add(file, read.continuation_templates, &mut checked.warnings, &mut errors);
@@ -365,19 +358,6 @@ impl Agents {
     /// All agents in the order of their keys.
     pub fn all(&self) -> impl Iterator<Item = &Agent> {
         self.by_id.values()
-    }
-
-    /// Resolves the continuation settings of an agent without those of a model or tenant.
-    pub fn continuation_of(&self, agent: &Agent) -> ContinuationSettings {
-        let none = Layer::default();
-        let layers = Layers {
-            model: &none,
-            is_model_over_agent: false,
-            agent: &agent.continuation,
-            tenant: &none,
-            session_template: None,
-        };
-        layers.stack(&self.templates).map_or_else(|_| ContinuationSettings::default(), |stack| resolve(&stack))
     }
 
     /// Returns the settings of a tenant for all agents, if it has some.
@@ -530,11 +510,8 @@ impl ToolSets<'_> {
             for other in &set.extends {
                 self.find(file, other)?;
                 if self.extends_set(other, name, &mut BTreeSet::new()) {
-                    return Err(error_at(
-                        file,
-                        other,
-                        format!("tool set {name} would extend itself by {}", other.value),
-                    ));
+                    let message = format!("tool set {name} would extend itself by {}", other.value);
+                    return Err(error_at(file, other, message));
                 }
             }
         }

@@ -71,10 +71,9 @@ impl Catalog {
         if let Some(dir) = &config.prompts_dir {
             paths.prefer_prompts(dir)?;
         }
-        let (agents, models) = (paths.read(agents::FILE)?, paths.read(models::FILE)?);
+        let (agents_file, models_file) = (paths.read(agents::FILE)?, paths.read(models::FILE)?);
         let library = Library::read(&paths)?;
         let features = config.read_features(pass)?;
-        let (agents_file, models_file) = (agents, models);
         let (agents, models) = (agents::parse(&agents_file)?, models::parse(&models_file)?);
         for layer in agents.layers() {
             models.check_judge(&agents_file, layer)?;
@@ -88,12 +87,11 @@ impl Catalog {
         let texts = texts.into_iter().chain(library.texts());
         let fingerprint = fingerprint(texts, &features, configured_model.as_deref());
         let mark = ConfigurationMark { fingerprint, since: SystemClock.now() };
-        let (agents_origin, models_origin) = (agents_file.origin, models_file.origin);
         let catalog = Self {
             agents,
-            agents_origin,
+            agents_origin: agents_file.origin,
             models,
-            models_origin,
+            models_origin: models_file.origin,
             library,
             features,
             configured_model,
@@ -162,24 +160,19 @@ impl Catalog {
     /// Composes the reply to a serialised request. Returns `None` if the reply cannot be serialised. The span is a child
     /// of `trace`.
     pub fn compose_bytes(&self, request: &Bytes, trace: Option<TraceContext>) -> Option<Bytes> {
-        let parsed: ComposeRequest = match serde_json::from_slice(request) {
-            Ok(parsed) => parsed,
-            Err(error) => {
-                let refused = ComposeReply::Refused { code: ErrorCode::BadRequest, message: error.to_string() };
-                return serde_json::to_vec(&refused).ok().map(Bytes::from);
-            }
+        let reply = match serde_json::from_slice(request) {
+            Ok(parsed) => self.compose_in_span(&parsed, trace),
+            Err(error) => ComposeReply::Refused { code: ErrorCode::BadRequest, message: error.to_string() },
         };
-        let reply = self.compose_in_span(&parsed, trace);
-        let body = Bytes::from(serde_json::to_vec(&reply).ok()?);
+        let mut body = serde_json::to_vec(&reply).ok()?;
         if body.len() > REPLY_BYTES_MAX {
             let message = format!(
                 "the composed prompt has {} bytes as JSON, {REPLY_BYTES_MAX} are allowed; shorten it",
                 body.len()
             );
-            let refused = ComposeReply::Refused { code: ErrorCode::TooLarge, message };
-            return serde_json::to_vec(&refused).ok().map(Bytes::from);
+            body = serde_json::to_vec(&ComposeReply::Refused { code: ErrorCode::TooLarge, message }).ok()?;
         }
-        Some(body)
+        Some(Bytes::from(body))
     }
 
     /// Lists the agents by the names under which others address them, and the described models.
@@ -207,7 +200,8 @@ impl Catalog {
     }
 
     fn compose_in_span(&self, request: &ComposeRequest, trace: Option<TraceContext>) -> ComposeReply {
-        let span = compose_span(agent_label(request), trace);
+        let agent = request.agent.as_ref().map_or("default", |agent| agent.as_str());
+        let span = compose_span(agent, trace);
         let _entered = span.enter();
         match self.try_compose(request) {
             Ok(composed) => {
@@ -365,15 +359,11 @@ pub(crate) fn named_model<'a>(request: &'a ComposeRequest, agent: &'a Agent) -> 
     requested.or(agent.model.as_deref())
 }
 
-/// The span of a composition for a turn. A composition for no turn has none: an edge tries an agent, or a test.
+/// The span of a composition for a turn, with the agent as the request names it. A composition for no turn has none: an
+/// edge tries an agent, or a test.
 fn compose_span(agent: &str, turn: Option<TraceContext>) -> tracing::Span {
     let Some(turn) = turn.filter(|turn| turn.is_sampled && !turn.is_beginning()) else { return tracing::Span::none() };
     let span = telemetry::span::compose(agent);
     telemetry::trace::set_parent(&span, turn);
     span
-}
-
-/// The agent as the request names it, for spans.
-fn agent_label(request: &ComposeRequest) -> &str {
-    request.agent.as_ref().map_or("default", |agent| agent.as_str())
 }

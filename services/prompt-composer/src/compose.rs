@@ -22,7 +22,7 @@ const TOOLS: &str = "tools";
 const SYSTEM_PROMPT: &str = "system_prompt";
 
 /// A composed prompt with its parts and warnings.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ComposedPrompt {
     /// The system prompt as the model reads it.
     pub text: String,
@@ -79,12 +79,12 @@ pub fn compose(library: &Library, input: &ComposeInput<'_>) -> ComposedPrompt {
     builder.add_agent();
     if input.request.include_shared && input.ai_config.include_shared.unwrap_or(true) {
         let switches = [&input.agent.features, &input.tenant.features, &input.request.features];
-        let mut on = features::resolve_features(library, input.features, &switches, &mut builder.warnings);
+        let mut on = features::resolve_features(library, input.features, &switches, &mut builder.prompt.warnings);
         // A prompt does not explain signals if the loop does not continue by itself.
         if !input.settings.continuation.enabled {
             on.remove(CONTINUATION);
         }
-        builder.has_continuation = on.contains(CONTINUATION);
+        builder.prompt.has_continuation = on.contains(CONTINUATION);
         builder.add_shared(&on);
     } else {
         builder.add_tools(None);
@@ -126,10 +126,7 @@ struct PromptBuilder<'a> {
     input: &'a ComposeInput<'a>,
     values: BTreeMap<String, String>,
     unknown: BTreeSet<String>,
-    text: String,
-    components: Vec<Component>,
-    warnings: Vec<String>,
-    has_continuation: bool,
+    prompt: ComposedPrompt,
 }
 
 impl<'a> PromptBuilder<'a> {
@@ -139,8 +136,8 @@ impl<'a> PromptBuilder<'a> {
         values.extend(input.request.parameters.clone());
         values.entry("agent_id".to_owned()).or_insert_with(|| agent.id.to_string());
         values.entry("agent_name".to_owned()).or_insert_with(|| agent.name.clone());
-        let (unknown, text, components, warnings) = (BTreeSet::new(), String::new(), Vec::new(), Vec::new());
-        Self { library, input, values, unknown, text, components, warnings, has_continuation: true }
+        let prompt = ComposedPrompt { has_continuation: true, ..ComposedPrompt::default() };
+        Self { library, input, values, unknown: BTreeSet::new(), prompt }
     }
 
     fn add_agent(&mut self) {
@@ -153,7 +150,8 @@ impl<'a> PromptBuilder<'a> {
         let found = self.library.find("agents/", name, variant);
         if found.is_none() {
             let suggestion = suggest::did_you_mean(name, self.library.agents());
-            self.warnings.push(format!("there is no prompt agents/{name}.md{suggestion}; default.md takes its place"));
+            let why = format!("there is no prompt agents/{name}.md{suggestion}; default.md takes its place");
+            self.prompt.warnings.push(why);
         }
         if let Some((path, file)) = found.or_else(|| self.library.find("", DEFAULT, variant)) {
             let text = self.fill(&file.text);
@@ -162,7 +160,7 @@ impl<'a> PromptBuilder<'a> {
     }
 
     fn add_shared(&mut self, on: &BTreeSet<String>) {
-        let Variants { tools, signal, output } = Variants::select(self.input, self.has_continuation);
+        let Variants { tools, signal, output } = Variants::select(self.input, self.prompt.has_continuation);
         self.add_part(on, CORE, "CORE INSTRUCTIONS", tools);
         let ordered = [CORE, CONTINUATION, MAILBOX, TOOL_GUIDELINES, OUTPUT_FORMAT];
         for name in on.iter().filter(|name| !ordered.contains(&name.as_str())) {
@@ -186,7 +184,7 @@ impl<'a> PromptBuilder<'a> {
                 let text = self.fill(&file.text);
                 self.push(Some(heading), path, &text);
             }
-            None => self.warnings.push(format!("the feature {name} has no text for {flavour}")),
+            None => self.prompt.warnings.push(format!("the feature {name} has no text for {flavour}")),
         }
     }
 
@@ -216,32 +214,28 @@ impl<'a> PromptBuilder<'a> {
 
     /// Appends a part with its heading. An empty part is left out with a warning.
     fn push(&mut self, heading: Option<&str>, name: String, text: &str) {
+        let prompt = &mut self.prompt;
         let text = text.trim();
         if text.is_empty() {
-            self.warnings.push(format!("{name} is empty, and left out"));
+            prompt.warnings.push(format!("{name} is empty, and left out"));
             return;
         }
-        if !self.text.is_empty() {
-            self.text.push_str("\n\n");
+        if !prompt.text.is_empty() {
+            prompt.text.push_str("\n\n");
         }
         if let Some(heading) = heading {
-            self.text.extend(["## ", heading, "\n\n"]);
+            prompt.text.extend(["## ", heading, "\n\n"]);
         }
-        let start = self.text.len();
-        self.text.push_str(text);
-        self.components.push(Component { name, sha256: sha256_hex(text.as_bytes()), start, bytes: text.len() });
+        let start = prompt.text.len();
+        prompt.text.push_str(text);
+        prompt.components.push(Component { name, sha256: sha256_hex(text.as_bytes()), start, bytes: text.len() });
     }
 
     fn finish(mut self) -> ComposedPrompt {
         let unknown = self.unknown.iter().map(|name| format!("{{{{{{{name}}}}}}} has no value"));
-        self.warnings.extend(unknown);
-        ComposedPrompt {
-            fingerprint: sha256_hex(self.text.as_bytes()),
-            text: self.text,
-            components: self.components,
-            warnings: self.warnings,
-            has_continuation: self.has_continuation,
-        }
+        self.prompt.warnings.extend(unknown);
+        self.prompt.fingerprint = sha256_hex(self.prompt.text.as_bytes());
+        self.prompt
     }
 }
 

@@ -43,17 +43,15 @@ impl Catalog {
     pub fn explain(&self, request: &ComposeRequest) -> Result<Explanation, (ErrorCode, String)> {
         let composed = self.try_compose(request)?;
         let entries = self.find_entries(request)?;
-        let mut settings = Vec::new();
         let stack = entries.stack(self, request)?;
         let layers = stack.iter().map(|layer| (self.name_settings(&entries, layer), fields(layer.settings)));
-        let mut continuation = rows("continuation_config", continuation_fields(&composed), layers);
+        let mut settings = rows("continuation_config", continuation_fields(&composed), layers);
         if !composed.agent.continuation.enabled
-            && let Some(enabled) = continuation.iter_mut().find(|row| row.name == "continuation_config.enabled")
+            && let Some(enabled) = settings.iter_mut().find(|row| row.name == "continuation_config.enabled")
             && stack.iter().rev().find_map(|layer| layer.settings.enabled) != Some(false)
         {
             "the feature continuation is off".clone_into(&mut enabled.origin);
         }
-        settings.append(&mut continuation);
         let merged = entries.merge_ai_config(&entries.model.entry.ai_config, request);
         let mut values = fields(&merged);
         let streaming = fields(&merged.streaming.over(&Streaming::default()));
@@ -89,11 +87,9 @@ impl Catalog {
 
     fn name_source(&self, entries: &Entries<'_>, source: SettingSource) -> String {
         let (agents, models) = self.origins();
+        let model = entries.model.key.as_ref().unwrap_or(&entries.model.id);
         match source {
-            SettingSource::Model => match &entries.model.key {
-                Some(key) => format!("model {key} ({models})"),
-                None => format!("model {} ({models})", entries.model.id),
-            },
+            SettingSource::Model => format!("model {model} ({models})"),
             SettingSource::Agent => format!("agent {} ({agents})", entries.agent.id),
             SettingSource::Tenant => format!("tenant {} ({agents})", entries.tenant_id),
             SettingSource::Session => "the session".to_owned(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bus::{Bus, BusError, Headers, RpcServer, SubscriptionEvent};
+use bus::{Bus, BusError, SubscriptionEvent};
 use bytes::Bytes;
 use contract::limits::TRIAL_TIME_MAX;
 use contract::tool::{Outcome, ToolSpec, header};
@@ -24,30 +24,23 @@ const LAST_ERROR_BYTES_MAX: usize = 1_000;
 const CALLER: &str = "user";
 
 /// Statistics of a service in the NATS services protocol.
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ServiceStats {
-    #[serde(default)]
     id: String,
-    #[serde(default)]
     version: String,
-    #[serde(default)]
     started: Option<String>,
-    #[serde(default)]
     endpoints: Option<Vec<EndpointStats>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct EndpointStats {
-    #[serde(default)]
     subject: String,
-    #[serde(default)]
     num_requests: u64,
-    #[serde(default)]
     num_errors: u64,
-    #[serde(default)]
     last_error: String,
     /// Mean time of a call since the service started, in nanoseconds.
-    #[serde(default)]
     average_processing_time: u64,
 }
 
@@ -62,16 +55,14 @@ pub(crate) struct OperatorRequests {
 impl OperatorRequests {
     /// Answers requests until the end.
     pub(crate) async fn run(self, ending: CancellationToken) {
-        bus::rpc::serve_until_cancelled(&ending, || self.serve()).await;
-    }
-
-    async fn serve(&self) -> Result<RpcServer, BusError> {
-        let this = self.clone();
-        let answer = move |request| {
-            let this = this.clone();
-            async move { this.answer(request).await }.boxed()
+        let serve = || {
+            let this = self.clone();
+            self.bus.serve_tool_requests(move |request| {
+                let this = this.clone();
+                async move { this.answer(request).await }.boxed()
+            })
         };
-        self.bus.serve_tool_requests(answer).await
+        bus::rpc::serve_until_cancelled(&ending, serve).await;
     }
 
     async fn answer(&self, request: ToolRequest) -> ToolResponse {
@@ -138,16 +129,13 @@ impl OperatorRequests {
         let timeout = spec.timeout().min(TRIAL_TIME_MAX);
         let session = format!("try-{}", uuid::Uuid::now_v7());
         let call = format!("{session}-c1-1-1");
-        let headers: Headers = [
-            (header::CALL, call.clone()),
-            (header::SESSION, session),
-            (header::AGENT, CALLER.to_owned()),
-            (header::ATTEMPT, "1.1".to_owned()),
-            (header::DEADLINE, self.clock.now().after(timeout).to_string()),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect();
+        let headers = vec![
+            (header::CALL.to_owned(), call.clone()),
+            (header::SESSION.to_owned(), session),
+            (header::AGENT.to_owned(), CALLER.to_owned()),
+            (header::ATTEMPT.to_owned(), "1.1".to_owned()),
+            (header::DEADLINE.to_owned(), self.clock.now().after(timeout).to_string()),
+        ];
         let body = Bytes::copy_from_slice(trial.arguments.get().as_bytes());
         let end = Instant::now() + timeout;
         let no_tool = || ToolAnswer::error(ErrorCode::NoToolAvailable, format!("no process serves {tool} now"));

@@ -13,7 +13,7 @@ use tool_schema::{ArgumentsError, Checker, Schema};
 pub(crate) type ToolKey = (TenantId, ToolName);
 
 /// Compiled schemas by tool; shared by the catalogue, which adds them, and the calls.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Schemas {
     known: Arc<RwLock<HashMap<ToolKey, Schema>>>,
     /// Tools that answered a poll of this process.
@@ -21,17 +21,6 @@ pub(crate) struct Schemas {
     /// Whether this process has polled.
     polled: watch::Sender<bool>,
     checker: Checker,
-}
-
-impl Default for Schemas {
-    fn default() -> Self {
-        Self {
-            known: Arc::default(),
-            answered: Arc::default(),
-            polled: watch::Sender::new(false),
-            checker: Checker::default(),
-        }
-    }
 }
 
 impl Schemas {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use configuration::TextFile;
+use configuration::continuation::{Layer, Layers, resolve};
 use configuration::models;
 use contract::{AgentId, limits};
 use prompt_composer::agents;
@@ -15,8 +16,16 @@ const TIME_MAX: Duration = Duration::from_secs(20);
 pub fn agents(data: &[u8]) {
     let file = file(data, agents::FILE);
     let Ok(read) = in_time(|| agents::parse(&file)) else { return };
+    let none = Layer::default();
     for agent in read.all() {
-        let settings = read.continuation_of(agent);
+        let layers = Layers {
+            model: &none,
+            is_model_over_agent: false,
+            agent: &agent.continuation,
+            tenant: &none,
+            session_template: None,
+        };
+        let settings = resolve(&layers.stack(read.templates()).unwrap_or_default());
         assert_eq!(read.find(Some(&agent.id)).ok(), Some(agent));
         assert!((1..=limits::ITERATIONS_MAX).contains(&settings.max_iterations));
         assert!(settings.timeout > 0);

@@ -95,15 +95,10 @@ impl DecisionBuilder<'_> {
             }
         }
     }
-
-    /// The client of a call did not answer in time.
-    pub(super) fn client_is_late(&mut self, state: &ToolCallState, effect: EffectClass) {
-        self.result(state, Outcome::Timeout, None, late_text(effect), 0);
-    }
 }
 
 /// What the model reads of a call that its client did not answer.
-fn late_text(effect: EffectClass) -> &'static str {
+pub(super) fn late_text(effect: EffectClass) -> &'static str {
     match effect {
         EffectClass::Pure => "the client did not answer in time",
         EffectClass::Idempotent | EffectClass::AtMostOnce | EffectClass::Reconcilable => {

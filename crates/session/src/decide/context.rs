@@ -75,19 +75,8 @@ impl DecisionBuilder<'_> {
 
     /// The first turn that stays, if this report is of the call that is to sum up those before it.
     pub(super) fn summarises(&self, report: &ResultMeta) -> Option<u32> {
-        match &self.state.turn.as_ref()?.activity {
-            Activity::Summarising { model, before } if model.call == report.call && model.attempt == report.attempt => {
-                Some(*before)
-            }
-            Activity::Summarising { .. }
-            | Activity::Ready
-            | Activity::AwaitingModel(_)
-            | Activity::Backoff { .. }
-            | Activity::Deciding
-            | Activity::RunningTools(_)
-            | Activity::Judging { .. }
-            | Activity::AwaitingUser { .. } => None,
-        }
+        let Activity::Summarising { model, before } = &self.state.turn.as_ref()?.activity else { return None };
+        (model.call == report.call && model.attempt == report.attempt).then_some(*before)
     }
 
     /// The summary takes the place of what it sums up.
@@ -95,15 +84,11 @@ impl DecisionBuilder<'_> {
         let spent = Spent { usage: finished.usage, cost_usd: finished.cost_usd };
         let text = finished.text.trim();
         let text = &text[..text.floor_char_boundary(SUMMARY_BYTES_MAX)];
-        self.pruned(before, (!text.is_empty()).then(|| text.to_owned()), spent);
+        self.forget(before, (!text.is_empty()).then(|| text.to_owned()), spent);
     }
 
-    /// There is no summary; the turns go all the same.
-    pub(super) fn forget(&mut self, before: u32, spent: Option<Spent>) {
-        self.pruned(before, None, spent.unwrap_or_default());
-    }
-
-    fn pruned(&mut self, before_turn: u32, summary: Option<String>, spent: Spent) {
+    /// Leaves out the turns before one, whether or not there is a summary of them.
+    pub(super) fn forget(&mut self, before_turn: u32, summary: Option<String>, spent: Spent) {
         let turn = self.state.turn.as_ref().map_or(0, |turn| turn.number);
         let mut transcript = self.transcript();
         let tokens_before = transcript.tokens();

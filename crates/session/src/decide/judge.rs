@@ -40,19 +40,8 @@ impl DecisionBuilder<'_> {
 
     /// The judge that a report is of, if it is asked now.
     pub(super) fn judges(&self, report: &ResultMeta) -> Option<String> {
-        match &self.state.turn.as_ref()?.activity {
-            Activity::Judging { judge, model } if judge.call == report.call && judge.attempt == report.attempt => {
-                Some(model.clone())
-            }
-            Activity::Judging { .. }
-            | Activity::Ready
-            | Activity::AwaitingModel(_)
-            | Activity::Backoff { .. }
-            | Activity::Deciding
-            | Activity::RunningTools(_)
-            | Activity::AwaitingUser { .. }
-            | Activity::Summarising { .. } => None,
-        }
+        let Activity::Judging { judge, model } = &self.state.turn.as_ref()?.activity else { return None };
+        (judge.call == report.call && judge.attempt == report.attempt).then(|| model.clone())
     }
 
     pub(super) fn judged(&mut self, finished: &ModelFinished, model: String) {

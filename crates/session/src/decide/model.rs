@@ -54,21 +54,12 @@ impl DecisionBuilder<'_> {
         if !(1..=turn.attempt).contains(&report.attempt) {
             return None;
         }
-        let (turn_number, step) = (turn.number, turn.step);
-        let last = turn.last_step.map(|last| last.limit);
-        match &turn.activity {
-            Activity::AwaitingModel(model) if model.call == *call => Some(Awaited {
-                attempt: Some(model.attempt),
-                empties: model.empties,
-                interrupted: model.interrupted.is_some(),
-                turn: turn_number,
-                step,
-                last,
-            }),
-            // A failure counts only while no finish of that call is known: a reply that was paid for is taken.
-            Activity::Backoff { call: waiting, empties, .. } if waiting == call => {
-                Some(Awaited { attempt: None, empties: *empties, interrupted: false, turn: turn_number, step, last })
+        let (attempt, empties, interrupted) = match &turn.activity {
+            Activity::AwaitingModel(model) if model.call == *call => {
+                (Some(model.attempt), model.empties, model.interrupted.is_some())
             }
+            // A failure counts only while no finish of that call is known: a reply that was paid for is taken.
+            Activity::Backoff { call: waiting, empties, .. } if waiting == call => (None, *empties, false),
             Activity::AwaitingModel(_)
             | Activity::Backoff { .. }
             | Activity::Summarising { .. }
@@ -76,8 +67,10 @@ impl DecisionBuilder<'_> {
             | Activity::Ready
             | Activity::Deciding
             | Activity::RunningTools(_)
-            | Activity::AwaitingUser { .. } => None,
-        }
+            | Activity::AwaitingUser { .. } => return None,
+        };
+        let last = turn.last_step.map(|last| last.limit);
+        Some(Awaited { attempt, empties, interrupted, turn: turn.number, step: turn.step, last })
     }
 
     pub(super) fn model_finished(&mut self, finished: &ModelFinished) -> Result<(), Rejection> {
@@ -324,19 +317,19 @@ impl DecisionBuilder<'_> {
     }
 
     pub(super) fn model_failed(&mut self, failed: &ModelFailed) -> Result<(), Rejection> {
+        let spent = Spent { usage: failed.usage, cost_usd: failed.cost_usd };
         if let Some(before) = self.summarises(&failed.meta) {
             self.handled();
-            self.forget(before, Some(Spent { usage: failed.usage, cost_usd: failed.cost_usd }));
+            self.forget(before, None, spent);
             return Ok(());
         }
         if let Some(model) = self.judges(&failed.meta) {
             self.handled();
-            self.not_judged(&model, &failed.message, Spent { usage: failed.usage, cost_usd: failed.cost_usd });
+            self.not_judged(&model, &failed.message, spent);
             return Ok(());
         }
         let awaited = self.awaited(&failed.meta).filter(|awaited| awaited.attempt == Some(failed.meta.attempt));
         let Some(awaited) = awaited else {
-            let spent = Spent { usage: failed.usage, cost_usd: failed.cost_usd };
             if self.keep_cut_reply(&failed.meta, &failed.text, spent) {
                 return Ok(());
             }

@@ -9,6 +9,7 @@ use contract::{ErrorCode, Timestamp};
 
 use super::ask;
 use super::builder::{DecisionBuilder, Rejection};
+use super::client_tool::late_text;
 use super::turn::UNKNOWN;
 use crate::state::{Activity, CallStage, Lifecycle, ToolCallState, ToolRequest};
 
@@ -74,7 +75,7 @@ impl DecisionBuilder<'_> {
             }
             Activity::Summarising { model, before } if !self.state.paused && model.deadline <= now => {
                 self.cancel(&model.call, model.attempt, None);
-                self.forget(*before, None);
+                self.forget(*before, None, Spent::default());
             }
             Activity::AwaitingUser { gate, question, expires } if *expires <= now => {
                 self.close_gate(gate, AnswerDecision::Deny, None, None);
@@ -105,15 +106,15 @@ impl DecisionBuilder<'_> {
         if request.is_question() {
             self.close_gate(&state.call, AnswerDecision::Deny, None, None);
             return match ask::default_of(&request.arguments) {
-                Some(default) => self.result(state, Outcome::Ok, None, &default, 0),
-                None => self.result(state, Outcome::Timeout, None, "nobody answered in time", 0),
+                Some(default) => self.result(state, Outcome::Ok, None, &default),
+                None => self.result(state, Outcome::Timeout, None, "nobody answered in time"),
             };
         }
         match on_expiry {
             OnExpiry::Approve => self.close_gate(&state.call, AnswerDecision::Approve, None, None),
             OnExpiry::Deny => {
                 self.close_gate(&state.call, AnswerDecision::Deny, None, None);
-                self.result(state, Outcome::Denied, None, "nobody answered in time", 0);
+                self.result(state, Outcome::Denied, None, "nobody answered in time");
             }
         }
     }
@@ -126,7 +127,7 @@ impl DecisionBuilder<'_> {
             // Nobody knows whether it began: its deadline moves when the pause is over.
             CallStage::Open { .. } if self.state.paused => {}
             CallStage::Open { request, deadline, .. } if state.waits_for_client() && *deadline <= now => {
-                self.client_is_late(state, request.effect);
+                self.result(state, Outcome::Timeout, None, late_text(request.effect));
             }
             CallStage::Open { request, attempt, deadline, .. } if deadline.after(TOOL_CALL_GRACE) <= now => {
                 self.call_off(state, *attempt, request.tool.clone());
@@ -136,7 +137,7 @@ impl DecisionBuilder<'_> {
                         (Outcome::Unknown, UNKNOWN)
                     }
                 };
-                self.result(state, outcome, None, content, 0);
+                self.result(state, outcome, None, content);
             }
             CallStage::Announced
             | CallStage::Pending(_)

@@ -39,7 +39,7 @@ impl DecisionBuilder<'_> {
             };
             match runnable {
                 Ok((called, arguments)) => self.identified(id, &called, arguments),
-                Err((code, message)) => self.result(&state, Outcome::Error, Some(code), &message, 0),
+                Err((code, message)) => self.result(&state, Outcome::Error, Some(code), &message),
             }
         }
     }
@@ -162,8 +162,8 @@ impl DecisionBuilder<'_> {
         }));
         match settled {
             GateDecision::Run(_) => {}
-            GateDecision::Deny(note) => self.result(&state, Outcome::Denied, None, &note, 0),
-            GateDecision::Answer(content) => self.result(&state, Outcome::Ok, None, &content, 0),
+            GateDecision::Deny(note) => self.result(&state, Outcome::Denied, None, &note),
+            GateDecision::Answer(content) => self.result(&state, Outcome::Ok, None, &content),
         }
         Ok(())
     }

@@ -240,7 +240,7 @@ impl DecisionBuilder<'_> {
             }
             CallStage::Announced | CallStage::Pending(_) => (Outcome::Cancelled, "the call was never made"),
         };
-        self.result(state, outcome, None, content, 0);
+        self.result(state, outcome, None, content);
     }
 
     pub(super) fn close_gate(
@@ -262,21 +262,14 @@ impl DecisionBuilder<'_> {
     }
 
     /// Gives a call its result.
-    pub(super) fn result(
-        &mut self,
-        state: &ToolCallState,
-        outcome: Outcome,
-        code: Option<ErrorCode>,
-        content: &str,
-        duration_ms: u64,
-    ) {
+    pub(super) fn result(&mut self, state: &ToolCallState, outcome: Outcome, code: Option<ErrorCode>, content: &str) {
         self.emit(Event::ToolCallResult(ToolCallResult {
             call: state.call.clone(),
             tool: state.name.clone(),
             outcome,
             content: annotate_result(state, content),
             code,
-            duration_ms,
+            duration_ms: 0,
             whole: None,
             used: None,
             replaces: state.is_done(),

@@ -181,15 +181,7 @@ impl TurnState {
 
     /// Whether no call runs and nobody is asked: the next step, or a question about it, may follow.
     pub(crate) fn is_between_steps(&self) -> bool {
-        match self.activity {
-            Activity::Ready | Activity::Deciding => true,
-            Activity::AwaitingModel(_)
-            | Activity::Backoff { .. }
-            | Activity::RunningTools(_)
-            | Activity::Summarising { .. }
-            | Activity::Judging { .. }
-            | Activity::AwaitingUser { .. } => false,
-        }
+        matches!(self.activity, Activity::Ready | Activity::Deciding)
     }
 
     /// Steps that count for the user: the last one at a limit is none.
@@ -236,29 +228,11 @@ impl TurnState {
     }
 
     pub(crate) fn calls(&self) -> &[ToolCallState] {
-        match &self.activity {
-            Activity::RunningTools(calls) => calls,
-            Activity::Ready
-            | Activity::AwaitingModel(_)
-            | Activity::Backoff { .. }
-            | Activity::Deciding
-            | Activity::Summarising { .. }
-            | Activity::Judging { .. }
-            | Activity::AwaitingUser { .. } => &[],
-        }
+        if let Activity::RunningTools(calls) = &self.activity { calls } else { &[] }
     }
 
     pub(crate) fn calls_mut(&mut self) -> &mut [ToolCallState] {
-        match &mut self.activity {
-            Activity::RunningTools(calls) => calls,
-            Activity::Ready
-            | Activity::AwaitingModel(_)
-            | Activity::Backoff { .. }
-            | Activity::Deciding
-            | Activity::Summarising { .. }
-            | Activity::Judging { .. }
-            | Activity::AwaitingUser { .. } => &mut [],
-        }
+        if let Activity::RunningTools(calls) = &mut self.activity { calls } else { &mut [] }
     }
 
     pub(crate) fn call_mut(&mut self, call: &CallId) -> Option<&mut ToolCallState> {

@@ -26,37 +26,56 @@ pub(crate) enum ReplyStage {
     Finished,
 }
 
-/// State of reading a response.
+/// State of reading a response, with the deltas that were read and not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct ReadProgress {
     stage: ReplyStage,
     has_model: bool,
     is_done: bool,
+    deltas: Vec<Delta>,
 }
 
 impl ReadProgress {
-    pub(crate) fn stage(&self) -> ReplyStage {
-        self.stage
-    }
-
     /// Advances to this stage, never back.
     pub(crate) fn advance_to(&mut self, stage: ReplyStage) {
         self.stage = self.stage.max(stage);
     }
 
-    /// Records the finish reason; the first one counts.
-    pub(crate) fn finish(&mut self, reason: FinishReason, raw: &str, deltas: &mut Vec<Delta>) {
-        if self.stage != ReplyStage::Finished {
-            self.stage = ReplyStage::Finished;
-            deltas.push(Delta::Finish { reason, raw: raw.to_owned() });
+    /// Adds a delta that does not advance the reply.
+    pub(crate) fn push(&mut self, delta: Delta) {
+        self.deltas.push(delta);
+    }
+
+    /// Adds content of the reply.
+    pub(crate) fn push_content(&mut self, delta: Delta) {
+        self.advance_to(ReplyStage::Content);
+        self.deltas.push(delta);
+    }
+
+    /// Adds a text of the reply, unless it is empty.
+    pub(crate) fn push_text(&mut self, variant: fn(String) -> Delta, text: String) {
+        if !text.is_empty() {
+            self.push_content(variant(text));
         }
     }
 
+    /// Records the finish reason; the first one counts. Fails if a filter left nothing of the reply.
+    pub(crate) fn finish(&mut self, reason: FinishReason, raw: &str) -> Result<(), CallFailure> {
+        if reason == FinishReason::ContentFilter && self.stage < ReplyStage::Content {
+            return Err(CallFailure::new(FailureKind::Refused, "the provider's content filter withheld the reply"));
+        }
+        if self.stage != ReplyStage::Finished {
+            self.stage = ReplyStage::Finished;
+            self.deltas.push(Delta::Finish { reason, raw: raw.to_owned() });
+        }
+        Ok(())
+    }
+
     /// Records the name of the model; the first one counts.
-    pub(crate) fn set_model(&mut self, name: &Value, deltas: &mut Vec<Delta>) {
+    pub(crate) fn set_model(&mut self, name: &Value) {
         if let (false, Some(name)) = (self.has_model, name.as_str().filter(|name| !name.is_empty())) {
             self.has_model = true;
-            deltas.push(Delta::Model(name.to_owned()));
+            self.deltas.push(Delta::Model(name.to_owned()));
         }
     }
 
@@ -69,20 +88,10 @@ impl ReadProgress {
 /// Reads the JSON of one protocol.
 pub(crate) trait ProtocolReader: std::fmt::Debug + Send {
     /// Reads an event of a stream.
-    fn read_event(
-        &mut self,
-        value: &Value,
-        progress: &mut ReadProgress,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<(), CallFailure>;
+    fn read_event(&mut self, value: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure>;
 
     /// Reads a JSON body; one without a reply is a protocol error.
-    fn read_whole(
-        &mut self,
-        value: &Value,
-        progress: &mut ReadProgress,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<(), CallFailure>;
+    fn read_whole(&mut self, value: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure>;
 }
 
 /// Reads one response. [`ResponseReader::finish`] fails unless the provider marked the reply as complete.
@@ -132,11 +141,10 @@ impl ResponseReader {
                 decoder.push(bytes, &mut events).map_err(|error| protocol_error(&error.to_string()))?;
             }
         }
-        let mut deltas = Vec::new();
         for event in events {
-            self.read_event(&event, &mut deltas)?;
+            self.read_event(&event)?;
         }
-        Ok(deltas)
+        Ok(std::mem::take(&mut self.progress.deltas))
     }
 
     /// Whether the rest does not matter, so that the connection may be dropped.
@@ -151,42 +159,38 @@ impl ResponseReader {
 
     /// Ends the response where the provider ended it. Returns the last deltas, or fails if the reply is incomplete.
     pub fn finish(&mut self) -> Result<Vec<Delta>, CallFailure> {
-        let mut deltas = Vec::new();
         match std::mem::take(&mut self.body) {
             Body::Unknown => {}
-            Body::Whole(body) => return self.read_whole(&body),
+            Body::Whole(body) => self.read_whole(&body)?,
             Body::Events(mut decoder) => {
                 let mut events = Vec::new();
                 decoder.finish(&mut events);
                 for event in events {
-                    self.read_last_event(&event, &mut deltas)?;
+                    self.read_last_event(&event)?;
                 }
             }
         }
-        if self.is_finished() {
-            return Ok(deltas);
-        }
         if self.progress.is_done && self.progress.stage == ReplyStage::Content {
             // Some servers give no finish reason, but mark the end of the reply by a last event.
-            self.progress.finish(FinishReason::Other, "", &mut deltas);
-            return Ok(deltas);
+            self.progress.finish(FinishReason::Other, "")?;
         }
         let message = match self.progress.stage {
+            ReplyStage::Finished => return Ok(std::mem::take(&mut self.progress.deltas)),
             ReplyStage::Waiting => "the answer ended before the reply began",
-            ReplyStage::Started | ReplyStage::Content | ReplyStage::Finished => "the reply broke off",
+            ReplyStage::Started | ReplyStage::Content => "the reply broke off",
         };
         Err(CallFailure::new(FailureKind::Truncated, message))
     }
 
     /// Reads a last event without a blank line, if its JSON is complete.
-    fn read_last_event(&mut self, event: &str, deltas: &mut Vec<Delta>) -> Result<(), CallFailure> {
+    fn read_last_event(&mut self, event: &str) -> Result<(), CallFailure> {
         if event.trim() != "[DONE]" && serde_json::from_str::<serde::de::IgnoredAny>(event).is_err() {
             return Ok(());
         }
-        self.read_event(event, deltas)
+        self.read_event(event)
     }
 
-    fn read_event(&mut self, data: &str, deltas: &mut Vec<Delta>) -> Result<(), CallFailure> {
+    fn read_event(&mut self, data: &str) -> Result<(), CallFailure> {
         let data = data.trim();
         if data.is_empty() || self.progress.is_done {
             return Ok(());
@@ -203,10 +207,10 @@ impl ResponseReader {
         if let Some(failure) = classify::find_in_band_error(&value) {
             return if self.is_finished() { Ok(()) } else { Err(failure) };
         }
-        self.reader.read_event(&value, &mut self.progress, deltas)
+        self.reader.read_event(&value, &mut self.progress)
     }
 
-    fn read_whole(&mut self, body: &[u8]) -> Result<Vec<Delta>, CallFailure> {
+    fn read_whole(&mut self, body: &[u8]) -> Result<(), CallFailure> {
         let value: Value = serde_json::from_slice(body).map_err(|error| {
             if error.is_eof() {
                 CallFailure::new(FailureKind::Truncated, "the reply broke off")
@@ -217,11 +221,10 @@ impl ResponseReader {
         if let Some(failure) = classify::find_in_band_error(&value) {
             return Err(failure);
         }
-        let mut deltas = Vec::new();
-        self.reader.read_whole(&value, &mut self.progress, &mut deltas)?;
-        self.progress.finish(FinishReason::Other, "", &mut deltas);
+        self.reader.read_whole(&value, &mut self.progress)?;
+        self.progress.finish(FinishReason::Other, "")?;
         self.progress.set_done();
-        Ok(deltas)
+        Ok(())
     }
 }
 

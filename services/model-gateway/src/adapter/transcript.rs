@@ -140,6 +140,14 @@ pub(crate) fn into_parts(content: Content) -> Vec<Part> {
     }
 }
 
+/// Adds a block to a conversation in which roles alternate: adjacent blocks of one role are one message.
+pub(crate) fn add_block(messages: &mut Vec<(&'static str, Vec<Value>)>, role: &'static str, block: Value) {
+    match messages.last_mut() {
+        Some((last, blocks)) if *last == role => blocks.push(block),
+        Some(_) | None => messages.push((role, vec![block])),
+    }
+}
+
 /// Whether and which tools a model must call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ToolChoice {

@@ -37,14 +37,6 @@ pub(crate) struct SharedLimits {
     accounts: EntryWriter<BudgetAccount>,
 }
 
-/// Reservation of one try of a call, in all its budgets.
-#[derive(Debug)]
-struct TryReservation {
-    keys: Vec<String>,
-    call: String,
-    run: String,
-}
-
 impl SharedLimits {
     /// Starts the tasks that write the limits under the name of this gateway.
     pub(crate) fn start(bus: &Bus, clock: &Arc<dyn Clock>, name: &str, tasks: &Tasks) -> Self {
@@ -89,30 +81,27 @@ impl SharedLimits {
     }
 
     /// Names the reservation of a try in each of its budgets, without reserving yet.
-    fn name_reservation(&self, job: &ModelJob, budgets: &[&BudgetRule]) -> TryReservation {
+    fn name_reservation(&self, job: &ModelJob, budgets: &[&BudgetRule], reserved: Amount) -> OpenCharge {
         let run = format!("{}.{}", self.name, self.runs.fetch_add(1, Ordering::Relaxed));
         let keys = budgets.iter().map(|budget| budget_key(budget, job)).collect();
-        TryReservation { keys, call: call_name(job), run }
+        OpenCharge { keys, call: call_name(job), run, reserved, cost: None }
     }
 
     /// Reserves the maximum cost of a try in all budgets or in none.
     async fn reserve(
         &self,
-        reservation: &TryReservation,
+        open: &OpenCharge,
         job: &ModelJob,
         budgets: &[&BudgetRule],
-        amount: Amount,
         now: Timestamp,
     ) -> Result<Result<(), CallFailure>, BusError> {
-        for (budget, key) in budgets.iter().zip(&reservation.keys) {
+        let amount = open.reserved;
+        for (budget, key) in budgets.iter().zip(&open.keys) {
             let nano_usd = budget.usd.map(|usd| Amount::new(usd, 0).nano_usd);
+            let until = job.item.meta.deadline.after(GRACE);
             let request = AccountRequest::Reserve {
-                call: reservation.call.clone(),
-                reservation: CallReservation {
-                    run: reservation.run.clone(),
-                    amount,
-                    until: job.meta().deadline.after(GRACE),
-                },
+                call: open.call.clone(),
+                reservation: CallReservation { run: open.run.clone(), amount, until },
                 limit: BudgetLimit { nano_usd, tokens: budget.tokens },
                 period_start: budget.per.start(now),
             };
@@ -126,7 +115,7 @@ impl SharedLimits {
                 Err(error) => Err(error),
             };
             // No request was sent, so release what was reserved.
-            self.settle(reservation, Amount::default()).await;
+            self.settle(open, Amount::default()).await;
             return refusal;
         }
         Ok(Ok(()))
@@ -134,8 +123,8 @@ impl SharedLimits {
 
     /// Settles the actual cost of a try in all its budgets. Returns when the cost is stored, so that no result is
     /// reported before that.
-    async fn settle(&self, reservation: &TryReservation, used: Amount) {
-        let TryReservation { keys, call, run } = reservation;
+    async fn settle(&self, open: &OpenCharge, used: Amount) {
+        let OpenCharge { keys, call, run, .. } = open;
         for key in keys {
             let request = || AccountRequest::Settle { call: call.clone(), run: run.clone(), used };
             while let Err(error) = self.accounts.submit(key.clone(), request()).await {
@@ -170,7 +159,10 @@ pub(crate) struct CallCharge {
 /// The try that has reserved or is reserving.
 #[derive(Debug)]
 struct OpenCharge {
-    reservation: TryReservation,
+    /// Keys of its budgets.
+    keys: Vec<String>,
+    call: String,
+    run: String,
     reserved: Amount,
     /// Actual cost, once it is known; it may not be stored yet.
     cost: Option<Amount>,
@@ -186,12 +178,8 @@ impl CallCharge {
         amount: Amount,
         now: Timestamp,
     ) -> Result<Result<(), CallFailure>, BusError> {
-        let open = self.open.insert(OpenCharge {
-            reservation: limits.name_reservation(job, budgets),
-            reserved: amount,
-            cost: None,
-        });
-        let reserved = limits.reserve(&open.reservation, job, budgets, amount, now).await;
+        let open = self.open.insert(limits.name_reservation(job, budgets, amount));
+        let reserved = limits.reserve(open, job, budgets, now).await;
         if !matches!(reserved, Ok(Ok(()))) {
             self.open = None;
         }
@@ -202,7 +190,7 @@ impl CallCharge {
     pub(crate) async fn settle(&mut self, limits: &SharedLimits, cost: Amount) {
         if let Some(open) = &mut self.open {
             let cost = *open.cost.get_or_insert(cost);
-            limits.settle(&open.reservation, cost).await;
+            limits.settle(open, cost).await;
         }
         self.open = None;
     }
@@ -226,7 +214,9 @@ fn rate_key(provider: &str) -> String {
 fn budget_key(budget: &BudgetRule, job: &ModelJob) -> String {
     let name = match budget.scope {
         BudgetScope::Tenant => budget.per.to_string(),
-        BudgetScope::EachAgent | BudgetScope::Agent(_) => format!("{}.{}", budget.per, to_key_token(&job.meta().agent)),
+        BudgetScope::EachAgent | BudgetScope::Agent(_) => {
+            format!("{}.{}", budget.per, to_key_token(&job.item.meta.agent))
+        }
     };
     account_key(job.key.tenant.as_str(), &name)
 }
@@ -253,7 +243,9 @@ fn describe_owner(budget: &BudgetRule, job: &ModelJob) -> String {
     let tenant = &job.key.tenant;
     match budget.scope {
         BudgetScope::Tenant => format!("the tenant {tenant}"),
-        BudgetScope::EachAgent | BudgetScope::Agent(_) => format!("the agent {} of tenant {tenant}", job.meta().agent),
+        BudgetScope::EachAgent | BudgetScope::Agent(_) => {
+            format!("the agent {} of tenant {tenant}", job.item.meta.agent)
+        }
     }
 }
 

@@ -93,17 +93,14 @@ fn parse_tool_name(raw: &Json) -> Option<String> {
 /// since messages of the orchestrator to the model have the role of the user too.
 fn find_turn_start(messages: &[Message], step: u32) -> usize {
     let earlier = (step.max(1) - 1) as usize;
-    let replies = messages.iter().enumerate().rev().filter_map(|(at, message)| match message {
-        Message::Assistant { .. } => Some(at),
-        Message::System { .. } | Message::User { .. } | Message::Tool { .. } => None,
-    });
+    let replies = (0..messages.len()).rev().filter(|at| matches!(messages[*at], Message::Assistant { .. }));
     replies.take(earlier).last().unwrap_or(messages.len())
 }
 
 fn find_prompt(before: &[Message]) -> String {
-    let user = before.iter().rev().find_map(|message| match message {
-        Message::User { content } => Some(content.text()),
-        Message::System { .. } | Message::Assistant { .. } | Message::Tool { .. } => None,
+    let user = before.iter().rev().find_map(|message| {
+        let Message::User { content } = message else { return None };
+        Some(content.text())
     });
     user.unwrap_or_default()
 }

@@ -27,32 +27,23 @@ fn delay_ms() -> u64 {
 }
 
 /// One reply of the script.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub(crate) struct ScriptStep {
     /// Name of the step in messages.
-    #[serde(default)]
     pub(crate) name: String,
     /// Number of the step within the turn, from 1; without it, any.
-    #[serde(default)]
     pub(crate) at: Option<u32>,
     /// Condition of the step; without it, always true.
-    #[serde(default)]
     pub(crate) when: Option<String>,
-    #[serde(default)]
     pub(crate) text: String,
-    #[serde(default)]
     pub(crate) reasoning: String,
-    #[serde(default)]
     pub(crate) tool_calls: Vec<ScriptCall>,
     /// The continuation signal: `status`, `reason`, `next_action`, `progress`.
-    #[serde(default)]
     pub(crate) signal: Option<BTreeMap<String, Value>>,
     /// Usage that the provider reports; without it, it is estimated.
-    #[serde(default)]
     pub(crate) usage: Option<Usage>,
     /// How the reply fails after its text, instead of ending.
-    #[serde(default)]
     pub(crate) fail: Option<ScriptFailure>,
 }
 

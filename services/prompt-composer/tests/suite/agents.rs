@@ -1,9 +1,10 @@
 //! `agents.yaml`: what is read from it, what is refused and where, and what only warns.
 
 use configuration::TextFile;
+use configuration::continuation::{Layer, Layers, resolve};
 use contract::ids::AgentId;
 use contract::settings::{ContinuationSettings, Limits, OnExpiry};
-use prompt_composer::agents::{self, Agents};
+use prompt_composer::agents::{self, Agent, Agents};
 
 fn parse(text: &str) -> Result<Agents, String> {
     let file = TextFile { origin: "agents.yaml".to_owned(), text: text.to_owned() };
@@ -13,7 +14,20 @@ fn parse(text: &str) -> Result<Agents, String> {
 fn continuation(config: &str) -> ContinuationSettings {
     let text = format!("agents:\n  x: {{name: X, prompt_file: x.md, continuation_config: {{{config}}}}}\n");
     let parsed = parse(&text).unwrap();
-    parsed.continuation_of(parsed.find(Some(&AgentId::new("x").unwrap())).unwrap())
+    continuation_of(&parsed, parsed.find(Some(&AgentId::new("x").unwrap())).unwrap())
+}
+
+/// Resolves the continuation settings of an agent without those of a model or tenant.
+fn continuation_of(agents: &Agents, agent: &Agent) -> ContinuationSettings {
+    let none = Layer::default();
+    let layers = Layers {
+        model: &none,
+        is_model_over_agent: false,
+        agent: &agent.continuation,
+        tenant: &none,
+        session_template: None,
+    };
+    resolve(&layers.stack(agents.templates()).unwrap())
 }
 
 #[test]
@@ -55,7 +69,7 @@ fn shipped_agents_are_as_designed() {
     let rows: Vec<_> = agents
         .all()
         .map(|agent| {
-            let c = agents.continuation_of(agent);
+            let c = continuation_of(&agents, agent);
             (agent.id.to_string(), agent.name.clone(), c.require_explicit_signal, c.max_iterations, c.timeout)
         })
         .collect();

@@ -15,7 +15,7 @@ use futures::{FutureExt, StreamExt};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, sleep_until};
 
 use super::call_deadline::{CallDeadline, Deadlines, REPLICA_PING_EVERY};
-use super::replica_check::{CheckVerdict, ReplicaAnswer, ReplicaCheck, ask_replicas};
+use super::replica_check::{Loss, ReplicaAnswer, ReplicaCheck, ask_replicas};
 use super::tool_reply::{ToolAnswer, ToolReply, parse_reply, unknown_answer};
 use crate::Clock;
 use crate::connection_health::ConnectionHealth;
@@ -46,12 +46,7 @@ enum WaitOutcome {
     Replied(ToolAnswer),
     /// No replica subscribes to the tool's subject.
     NoTool,
-    /// Replicas answer, and none of them holds the call.
-    NotHeld,
-    /// The connection was lost, and the answer may be lost with it.
-    ConnectionLost,
-    /// The replica that worked on the call is gone.
-    ReplicaGone,
+    Lost(Loss),
     TimedOut,
     Cancelled,
     /// The call is no longer open in the log.
@@ -81,53 +76,21 @@ impl Dispatch<'_> {
                 )),
                 Err(error) => {
                     tracing::warn!(session = %self.work.key, call = %self.work.call, %error, "request to tool failed");
-                    WaitOutcome::ConnectionLost
+                    WaitOutcome::Lost(Loss::Connection)
                 }
             };
-            match outcome {
+            let loss = match outcome {
                 WaitOutcome::Replied(answer) => return Some(answer),
                 // The server reports that no replica got the call, so every effect class may be sent again.
                 WaitOutcome::NoTool if self.can_come_back(&mut missed, call_deadline.deadline()) => {
                     match self.wait_until_open(call_deadline.deadline()).await {
-                        Some(true) => {}
+                        Some(true) => continue,
                         Some(false) => return Some(self.no_tool_answer(resends)),
                         None => return None,
                     }
                 }
                 WaitOutcome::NoTool => return Some(self.no_tool_answer(resends)),
-                WaitOutcome::ConnectionLost if self.is_repeatable() && resends < RESENDS_MAX => {
-                    resends += 1;
-                    // While a session is paused nothing is sent, a repeated call included.
-                    if let Some(ended) = self.check_before_resend(&call_deadline).await {
-                        return ended;
-                    }
-                    call_deadline.forget_replica();
-                }
-                WaitOutcome::ConnectionLost => return Some(self.connection_lost_answer()),
-                WaitOutcome::ReplicaGone if self.is_repeatable() && resends < RESENDS_MAX => {
-                    tracing::info!(session = %self.work.key, call = %self.work.call, "the tool's replica is gone; sent again");
-                    resends += 1;
-                    if let Some(ended) = self.check_before_resend(&call_deadline).await {
-                        return ended;
-                    }
-                    call_deadline.restart();
-                }
-                WaitOutcome::ReplicaGone => return Some(self.replica_gone_answer(resends)),
-                WaitOutcome::NotHeld
-                    if self.is_repeatable()
-                        && resends < RESENDS_MAX
-                        && !(has_lost_reply && call_deadline.has_progress()) =>
-                {
-                    tracing::info!(session = %self.work.key, call = %self.work.call, "no replica has the call; sent again");
-                    resends += 1;
-                    // A second reply that is lost is one that cannot be delivered.
-                    has_lost_reply |= call_deadline.has_progress();
-                    if let Some(ended) = self.check_before_resend(&call_deadline).await {
-                        return ended;
-                    }
-                    call_deadline.restart();
-                }
-                WaitOutcome::NotHeld => return Some(self.not_held_answer()),
+                WaitOutcome::Lost(loss) => loss,
                 WaitOutcome::TimedOut => {
                     self.notify_cancel().await;
                     return Some(self.timeout_answer(&call_deadline));
@@ -137,6 +100,24 @@ impl Dispatch<'_> {
                     self.notify_cancel().await;
                     return None;
                 }
+            };
+            let loses_reply = loss == Loss::NotHeld && call_deadline.has_progress();
+            // A second reply that is lost is one that cannot be delivered.
+            if !self.is_repeatable() || resends == RESENDS_MAX || loses_reply && has_lost_reply {
+                return Some(self.lost_answer(loss, resends));
+            }
+            tracing::info!(session = %self.work.key, call = %self.work.call, ?loss, "the call is lost; sent again");
+            resends += 1;
+            has_lost_reply |= loses_reply;
+            // While a session is paused nothing is sent, a repeated call included.
+            match self.wait_until_open(call_deadline.deadline()).await {
+                Some(true) => {}
+                Some(false) => return Some(self.timeout_answer(&call_deadline)),
+                None => return None,
+            }
+            match loss {
+                Loss::Connection => call_deadline.forget_replica(),
+                Loss::NotHeld | Loss::Replica => call_deadline.restart(),
             }
         }
     }
@@ -148,15 +129,6 @@ impl Dispatch<'_> {
         let until = self.health.map_or(missed, |health| health.back_until(missed));
         let until = self.expected_until.map_or(until, |expected| until.max(expected));
         !self.work.cancelled.is_cancelled() && now < until.min(deadline)
-    }
-
-    /// The end of a call that must not be sent again; the inner value is `None` when the session wants no answer.
-    async fn check_before_resend(&self, call_deadline: &CallDeadline<'_>) -> Option<Option<ToolAnswer>> {
-        match self.wait_until_open(call_deadline.deadline()).await {
-            Some(true) => None,
-            Some(false) => Some(Some(self.timeout_answer(call_deadline))),
-            None => Some(None),
-        }
     }
 
     /// Pauses, then asks the log whether the call is still open: a stop or a pause may have been published while its
@@ -218,11 +190,11 @@ impl Dispatch<'_> {
                         has_received = true;
                         // The answer to a call that must not run twice can still arrive: wait for it for a short time.
                         if self.is_repeatable() {
-                            return WaitOutcome::ConnectionLost;
+                            return WaitOutcome::Lost(Loss::Connection);
                         }
                         check.record_gap();
                     }
-                    None if has_received => return WaitOutcome::ConnectionLost,
+                    None if has_received => return WaitOutcome::Lost(Loss::Connection),
                     None => return WaitOutcome::NoTool,
                 },
                 () = self.work.cancelled.cancelled() => return WaitOutcome::Cancelled,
@@ -233,14 +205,14 @@ impl Dispatch<'_> {
                 }
                 answer = await_query(&mut query) => {
                     query = None;
-                    if let Some(outcome) = ended_by(check.evaluate(answer)) {
-                        return outcome;
+                    if let Some(loss) = check.evaluate(answer) {
+                        return WaitOutcome::Lost(loss);
                     }
                 }
                 _ = ping.tick() => {
                     let state = call_deadline.ping_replica(self.call_key(), self.health).await;
-                    if let Some(outcome) = ended_by(check.evaluate_ping(state)) {
-                        return outcome;
+                    if let Some(loss) = check.evaluate_ping(state) {
+                        return WaitOutcome::Lost(loss);
                     }
                 }
                 () = &mut closed => return WaitOutcome::Closed,
@@ -303,7 +275,7 @@ impl Dispatch<'_> {
     fn no_tool_answer(&self, resends: u32) -> ToolAnswer {
         let tool = self.work.item.tool.as_str();
         if resends > 0 && self.work.item.effect.takes_effect() {
-            return self.replica_gone_answer(resends - 1);
+            return self.lost_answer(Loss::Replica, resends - 1);
         }
         if self.sent_before {
             return unknown_answer(&format!(
@@ -313,18 +285,19 @@ impl Dispatch<'_> {
         no_tool_error(tool, resends > 0)
     }
 
-    fn replica_gone_answer(&self, resends: u32) -> ToolAnswer {
-        let text = format!("the tool's process ended while it worked on the call ({} times)", resends + 1);
-        ToolAnswer::error(ErrorCode::Unavailable, text).or_unknown(self.work.item.effect)
-    }
-
-    fn connection_lost_answer(&self) -> ToolAnswer {
-        let text = "the connection to NATS broke while the call ran, and its answer may be lost";
-        ToolAnswer::error(ErrorCode::Unavailable, text).or_unknown(self.work.item.effect)
-    }
-
-    fn not_held_answer(&self) -> ToolAnswer {
-        let text = "no replica of the tool has the call: it was lost on its way, or its answer was";
+    /// The answer of a call that was lost after it was sent again so many times.
+    fn lost_answer(&self, loss: Loss, resends: u32) -> ToolAnswer {
+        let text = match loss {
+            Loss::Connection => {
+                "the connection to NATS broke while the call ran, and its answer may be lost".to_owned()
+            }
+            Loss::NotHeld => {
+                "no replica of the tool has the call: it was lost on its way, or its answer was".to_owned()
+            }
+            Loss::Replica => {
+                format!("the tool's process ended while it worked on the call ({} times)", resends + 1)
+            }
+        };
         ToolAnswer::error(ErrorCode::Unavailable, text).or_unknown(self.work.item.effect)
     }
 }
@@ -336,16 +309,6 @@ pub(super) fn identity_headers(key: &SessionKey, item: &ToolItem) -> Headers {
         (header::SESSION.to_owned(), key.session.to_string()),
         (header::AGENT.to_owned(), item.meta.agent.chars().filter(|c| !c.is_control()).collect()),
     ]
-}
-
-/// How a verdict ends the wait; none where the wait goes on.
-fn ended_by(verdict: CheckVerdict) -> Option<WaitOutcome> {
-    match verdict {
-        CheckVerdict::Wait => None,
-        CheckVerdict::Lost => Some(WaitOutcome::ConnectionLost),
-        CheckVerdict::NotHeld => Some(WaitOutcome::NotHeld),
-        CheckVerdict::ReplicaGone => Some(WaitOutcome::ReplicaGone),
-    }
 }
 
 async fn await_query(query: &mut Option<BoxFuture<'_, ReplicaAnswer>>) -> ReplicaAnswer {

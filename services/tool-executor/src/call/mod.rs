@@ -256,13 +256,10 @@ impl ToolCallHandler {
             tokio::time::sleep(limits::VALIDATION_MAX + RETRY_AFTER).await;
             claim = self.claim(work, &parts, &owner).await?;
         }
-        match claim {
-            Claim::Mine => {}
-            Claim::Theirs(_) => {
-                let text = "an executor was lost while it checked these arguments; they are not checked again, and the tool \
-                            was not called";
-                return Ok(Err(ArgumentsError::new(ErrorCode::Poison, text)));
-            }
+        if claim != Claim::Mine {
+            let text = "an executor was lost while it checked these arguments; they are not checked again, and the tool was \
+                        not called";
+            return Ok(Err(ArgumentsError::new(ErrorCode::Poison, text)));
         }
         let checked = self.schemas.check(tool, &item.arguments).await;
         while let Err(error) = self.bus.release_claim(key, &call.call, &parts).await {
@@ -330,8 +327,7 @@ impl CallHandler for ToolCallHandler {
     }
 
     fn unreadable(&self, call: &CallAttempt, meta: ResultMeta, why: &str) -> Result<CallResult, BusError> {
-        let answer = ToolAnswer::error(ErrorCode::BadRequest, why);
-        let (outcome, content, code) = (answer.outcome, answer.content, answer.code);
+        let ToolAnswer { outcome, content, code } = ToolAnswer::error(ErrorCode::BadRequest, why);
         call_result(call, &ToolResult { meta, outcome, content, code, duration_ms: 0, whole: None, used: None })
     }
 }

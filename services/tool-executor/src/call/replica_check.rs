@@ -47,15 +47,15 @@ pub(super) enum ReplicaAnswer {
     NatsUnavailable,
 }
 
-/// What the dispatch does after a check.
+/// How a call was lost that its tool may still have carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CheckVerdict {
-    Wait,
-    /// The connection broke, and no replica works on the call.
-    Lost,
+pub(super) enum Loss {
+    /// The connection was lost, and the answer may be lost with it.
+    Connection,
+    /// Replicas answer, and none of them holds the call.
     NotHeld,
-    /// The process that worked on the call is gone.
-    ReplicaGone,
+    /// The replica that worked on the call is gone.
+    Replica,
 }
 
 /// State of the checks of one call that was sent.
@@ -94,17 +94,17 @@ impl ReplicaCheck {
         *self = Self { next_check_at: None, ..Self::new(self.is_repeatable) };
     }
 
-    /// Decides what to do after a ping of the replica that has named itself.
-    pub(super) fn evaluate_ping(&mut self, state: ReplicaState) -> CheckVerdict {
+    /// Tells after a ping of the replica that has named itself whether the call is lost.
+    pub(super) fn evaluate_ping(&mut self, state: ReplicaState) -> Option<Loss> {
         match state {
             ReplicaState::There => {
                 self.ended_pings = 0;
-                CheckVerdict::Wait
+                None
             }
-            ReplicaState::Gone => CheckVerdict::ReplicaGone,
+            ReplicaState::Gone => Some(Loss::Replica),
             ReplicaState::Ended => {
                 self.ended_pings += 1;
-                if self.ended_pings < self.denials_min() { CheckVerdict::Wait } else { CheckVerdict::NotHeld }
+                (self.ended_pings >= self.denials_min()).then_some(Loss::NotHeld)
             }
         }
     }
@@ -113,43 +113,37 @@ impl ReplicaCheck {
         if self.is_repeatable { DENIALS_REPEATABLE_MIN } else { DENIALS_MIN }
     }
 
-    /// Decides what to do after an answer of the replicas.
-    pub(super) fn evaluate(&mut self, answer: ReplicaAnswer) -> CheckVerdict {
-        let in_future = |after| Some(Instant::now() + after);
-        match answer {
+    /// Tells after an answer of the replicas whether the call is lost.
+    pub(super) fn evaluate(&mut self, answer: ReplicaAnswer) -> Option<Loss> {
+        let recheck_after = match answer {
             ReplicaAnswer::Running => {
                 (self.denials, self.was_away) = (0, false);
                 // The end of a call whose connection broke may be lost too, so it is checked until it ends.
-                self.next_check_at = in_future(RECHECK_AFTER).filter(|_| self.has_gap);
-                CheckVerdict::Wait
+                self.has_gap.then_some(RECHECK_AFTER)
             }
             ReplicaAnswer::NatsUnavailable => {
                 self.was_away = true;
-                self.next_check_at = in_future(RECHECK_AFTER);
-                CheckVerdict::Wait
+                Some(RECHECK_AFTER)
             }
             ReplicaAnswer::Denied | ReplicaAnswer::Unclear | ReplicaAnswer::Silent if self.was_away => {
                 self.was_away = false;
-                self.next_check_at = in_future(GRACE_AFTER_OUTAGE);
-                CheckVerdict::Wait
+                Some(GRACE_AFTER_OUTAGE)
             }
             ReplicaAnswer::Denied | ReplicaAnswer::Unclear | ReplicaAnswer::Silent if self.has_gap => {
-                CheckVerdict::Lost
+                return Some(Loss::Connection);
             }
-            ReplicaAnswer::Silent => {
-                self.next_check_at = in_future(SILENCE_RECHECK_AFTER);
-                CheckVerdict::Wait
-            }
-            ReplicaAnswer::Unclear => {
-                self.next_check_at = None;
-                CheckVerdict::Wait
-            }
+            ReplicaAnswer::Silent => Some(SILENCE_RECHECK_AFTER),
+            ReplicaAnswer::Unclear => None,
             ReplicaAnswer::Denied => {
                 self.denials += 1;
-                self.next_check_at = in_future(RECHECK_AFTER);
-                if self.denials < self.denials_min() { CheckVerdict::Wait } else { CheckVerdict::NotHeld }
+                if self.denials >= self.denials_min() {
+                    return Some(Loss::NotHeld);
+                }
+                Some(RECHECK_AFTER)
             }
-        }
+        };
+        self.next_check_at = recheck_after.map(|after| Instant::now() + after);
+        None
     }
 }
 
@@ -188,29 +182,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn verdict_follows_from_answers_of_replicas() {
-        use CheckVerdict::{Lost, NotHeld, Wait};
+        use Loss::{Connection, NotHeld};
         use ReplicaAnswer::{Denied, NatsUnavailable, Running, Silent, Unclear};
         for (is_repeatable, has_gap, answers, expected) in [
-            (true, false, &[Denied, Denied][..], NotHeld),
-            (false, false, &[Denied, Denied], Wait),
-            (false, false, &[Denied, Denied, Denied], NotHeld),
-            (false, false, &[Denied, Denied, Running, Denied], Wait),
-            (false, false, &[Unclear], Wait),
-            (true, false, &[Silent, Denied, Denied], NotHeld),
-            (false, true, &[Silent], Lost),
-            (false, true, &[Unclear], Lost),
-            (false, true, &[Denied], Lost),
-            (false, true, &[Running, Running], Wait),
-            (false, true, &[Running, Denied], Lost),
-            (false, true, &[NatsUnavailable, NatsUnavailable, Unclear], Wait),
-            (false, true, &[NatsUnavailable, Unclear, Unclear], Lost),
+            (true, false, &[Denied, Denied][..], Some(NotHeld)),
+            (false, false, &[Denied, Denied], None),
+            (false, false, &[Denied, Denied, Denied], Some(NotHeld)),
+            (false, false, &[Denied, Denied, Running, Denied], None),
+            (false, false, &[Unclear], None),
+            (true, false, &[Silent, Denied, Denied], Some(NotHeld)),
+            (false, true, &[Silent], Some(Connection)),
+            (false, true, &[Unclear], Some(Connection)),
+            (false, true, &[Denied], Some(Connection)),
+            (false, true, &[Running, Running], None),
+            (false, true, &[Running, Denied], Some(Connection)),
+            (false, true, &[NatsUnavailable, NatsUnavailable, Unclear], None),
+            (false, true, &[NatsUnavailable, Unclear, Unclear], Some(Connection)),
         ] {
             let mut check = ReplicaCheck::new(is_repeatable);
             if has_gap {
                 check.record_gap();
             }
-            let verdicts: Vec<CheckVerdict> = answers.iter().map(|answer| check.evaluate(*answer)).collect();
-            assert_eq!(verdicts.last(), Some(&expected), "{is_repeatable} {has_gap} {answers:?}");
+            let losses: Vec<Option<Loss>> = answers.iter().map(|answer| check.evaluate(*answer)).collect();
+            assert_eq!(losses.last(), Some(&expected), "{is_repeatable} {has_gap} {answers:?}");
         }
     }
 }

@@ -280,12 +280,8 @@ async fn query_services(
     question: &Subject,
     mut on_described: impl FnMut(ToolDescription) -> bool + Send,
 ) -> Result<(), BusError> {
-    let sent = bus.transport().request_many(question, Vec::new(), Bytes::new()).await;
-    let mut replies = match sent {
-        Ok(replies) => replies.take(REPLIES_MAX),
-        Err(BusError::NoResponders { .. }) => return Ok(()),
-        Err(error) => return Err(error),
-    };
+    let replies = bus.transport().request_many(question, Vec::new(), Bytes::new()).await?;
+    let mut replies = replies.take(REPLIES_MAX);
     let end = Instant::now() + REPLY_WAIT;
     let mut has_received = false;
     loop {

@@ -6,8 +6,7 @@ use std::time::Duration;
 use bus::Bus;
 use bus::rpc::RpcServer;
 use bus_memory::{ClientLifecycle, MemoryServer};
-use configuration::TextFile;
-use configuration::models;
+use configuration::{Paths, TextFile, models};
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use contract::settings::{AgentSettings, ContinuationSettings, ModelSettings, ToolFilter};
 use contract::subject::ControlSubject;
@@ -225,47 +224,11 @@ fn composed(agent: AgentId) -> Composed {
     }
 }
 
-/// A scripted model: the words of the prompt select its steps.
-const SCRIPT: &str = r#"
-delay_ms: 3
-steps:
-  - when: "(prompt|split|list)[step] == 'look'"
-    text: "Looking at {{ messages|length }} messages."
-    tool_calls: [{name: look, arguments: {a: "1"}}]
-  - when: "(prompt|split|list)[step] == 'many'"
-    tool_calls:
-      - {name: look, arguments: {a: "1"}}
-      - {name: put, arguments: {a: "1"}}
-      - {name: pay, arguments: {a: "1"}}
-      - {name: look, arguments: {a: "2"}}
-      - {name: put, arguments: {a: "2"}}
-  - when: "(prompt|split|list)[step] == 'pay'"
-    tool_calls: [{name: pay, arguments: {a: "1"}}]
-  - when: "(prompt|split|list)[step] == 'odd'"
-    tool_calls: [{name: nothing, arguments: {}}, {name: put, arguments: {a: "1"}}]
-  - when: "(prompt|split|list)[step] == 'bad'"
-    tool_calls: [{name: look, arguments: "{broken"}]
-  - when: "(prompt|split|list)[step] == 'ask'"
-    tool_calls:
-      - {name: delegate, arguments: {agent: p, task: "plan look ask2 pay"}}
-      - {name: delegate, arguments: {agent: q, task: "plan many go"}}
-  - when: "(prompt|split|list)[step] == 'ask2'"
-    tool_calls: [{name: delegate, arguments: {agent: r, task: "plan look"}}, {name: put, arguments: {a: "1"}}]
-  - when: "(prompt|split|list)[step] == 'err'"
-    tool_calls: [{name: delegate, arguments: {agent: nobody, task: "plan"}}]
-  - when: "(prompt|split|list)[step] == 'go'"
-
-    text: "There is more to do at {{ messages|length }} messages."
-    signal: {status: CONTINUE, reason: more}
-  - text: "That is all at {{ messages|length }} messages."
-    signal: {status: TERMINATE, reason: done}
-"#;
-
 fn providers() -> anyhow::Result<Providers> {
     let models =
         "providers: {sim: {kind: scripted, script: sim.yaml}}\nmodels: {sim: {provider: sim, multi_tool: true}}\n";
     let file = TextFile { origin: "simulation".to_owned(), text: models.to_owned() };
-    let models = models::parse(&file)?;
-    let script = TextFile { origin: "simulation".to_owned(), text: SCRIPT.to_owned() };
-    Ok(Providers::from_script(models, &script)?)
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/src/shell");
+    let paths = Paths { config: Some(dir.into()), ..Paths::default() };
+    Ok(Providers::new(models::parse(&file)?, &paths)?)
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contract::model::{FailureKind, FinishReason, Usage};
+use contract::model::{FinishReason, Usage};
 use serde_json::{Value, json};
 
 use crate::adapter::response::{self, ReadProgress, ReplyStage, protocol_error};
@@ -45,25 +45,20 @@ struct UsageCounts {
 }
 
 impl response::ProtocolReader for Reader {
-    fn read_event(
-        &mut self,
-        value: &Value,
-        progress: &mut ReadProgress,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<(), CallFailure> {
+    fn read_event(&mut self, value: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure> {
         let index = wire::read_count(&value["index"]).unwrap_or(0);
         match value["type"].as_str().unwrap_or_default() {
             "message_start" => {
                 progress.advance_to(ReplyStage::Started);
-                progress.set_model(&value["message"]["model"], deltas);
-                self.count_usage(&value["message"]["usage"], deltas);
+                progress.set_model(&value["message"]["model"]);
+                self.count_usage(&value["message"]["usage"], progress);
             }
-            "content_block_start" => self.begin_block(index, &value["content_block"], progress, deltas),
-            "content_block_delta" => self.read_delta(index, &value["delta"], progress, deltas),
-            "content_block_stop" => self.end_block(index, deltas),
+            "content_block_start" => self.begin_block(index, &value["content_block"], progress),
+            "content_block_delta" => self.read_delta(index, &value["delta"], progress),
+            "content_block_stop" => self.end_block(index, progress),
             "message_delta" => {
-                self.count_usage(&value["usage"], deltas);
-                read_end(&value["delta"], progress, deltas)?;
+                self.count_usage(&value["usage"], progress);
+                read_end(&value["delta"], progress)?;
             }
             "message_stop" => progress.set_done(),
             // `ping`, and events of later versions.
@@ -72,27 +67,22 @@ impl response::ProtocolReader for Reader {
         Ok(())
     }
 
-    fn read_whole(
-        &mut self,
-        value: &Value,
-        progress: &mut ReadProgress,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<(), CallFailure> {
+    fn read_whole(&mut self, value: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure> {
         let Some(content) = value["content"].as_array() else {
             return Err(protocol_error("the answer is JSON, but not a message"));
         };
-        progress.set_model(&value["model"], deltas);
+        progress.set_model(&value["model"]);
         for (index, block) in (0..).zip(content) {
-            self.begin_block(index, block, progress, deltas);
-            self.end_block(index, deltas);
+            self.begin_block(index, block, progress);
+            self.end_block(index, progress);
         }
-        self.count_usage(&value["usage"], deltas);
-        read_end(value, progress, deltas)
+        self.count_usage(&value["usage"], progress);
+        read_end(value, progress)
     }
 }
 
 impl Reader {
-    fn begin_block(&mut self, index: u64, block: &Value, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) {
+    fn begin_block(&mut self, index: u64, block: &Value, progress: &mut ReadProgress) {
         progress.advance_to(ReplyStage::Started);
         let new = match block["type"].as_str().unwrap_or_default() {
             "text" => Block::Text,
@@ -101,15 +91,14 @@ impl Reader {
                 Block::Thinking { thinking: String::new(), signature }
             }
             "redacted_thinking" => {
-                deltas.push(Delta::Replay(block.clone()));
+                progress.push(Delta::Replay(block.clone()));
                 Block::Other
             }
             "tool_use" => {
                 let (slot, some) = (self.calls, |value: &Value| value.as_str().map(str::to_owned));
                 self.calls += 1;
-                progress.advance_to(ReplyStage::Content);
                 let (id, name) = (some(&block["id"]), some(&block["name"]));
-                deltas.push(Delta::Call(CallDelta { slot, id, name, arguments: String::new() }));
+                progress.push_content(Delta::Call(CallDelta { slot, id, name, arguments: String::new() }));
                 let empty = block["input"].as_object().is_none_or(serde_json::Map::is_empty);
                 let input = if empty { String::new() } else { block["input"].to_string() };
                 Block::Call { slot, input, has_arguments: false }
@@ -120,21 +109,21 @@ impl Reader {
         // A complete block has content, and so may the start of a streamed one.
         for (kind, field) in [("text_delta", "text"), ("thinking_delta", "thinking")] {
             if !wire::read_text(&block[field]).is_empty() {
-                self.read_delta(index, &json!({"type": kind, field: block[field]}), progress, deltas);
+                self.read_delta(index, &json!({"type": kind, field: block[field]}), progress);
             }
         }
     }
 
-    fn read_delta(&mut self, index: u64, delta: &Value, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) {
+    fn read_delta(&mut self, index: u64, delta: &Value, progress: &mut ReadProgress) {
         let kind = delta["type"].as_str().unwrap_or_default();
         match (self.blocks.get_mut(&index), kind) {
             (Some(Block::Text), "text_delta") => {
-                push_text(Delta::Text, wire::read_text(&delta["text"]), progress, deltas);
+                progress.push_text(Delta::Text, wire::read_text(&delta["text"]));
             }
             (Some(Block::Thinking { thinking, .. }), "thinking_delta") => {
                 let more = wire::read_text(&delta["thinking"]);
                 thinking.push_str(&more);
-                push_text(Delta::Reasoning, more, progress, deltas);
+                progress.push_text(Delta::Reasoning, more);
             }
             (Some(Block::Thinking { signature, .. }), "signature_delta") => {
                 signature.push_str(&wire::read_text(&delta["signature"]));
@@ -142,29 +131,29 @@ impl Reader {
             (Some(Block::Call { slot, has_arguments, .. }), "input_json_delta") => {
                 let arguments = wire::read_text(&delta["partial_json"]);
                 *has_arguments |= !arguments.is_empty();
-                deltas.push(Delta::Call(CallDelta { slot: *slot, arguments, ..CallDelta::default() }));
+                progress.push(Delta::Call(CallDelta { slot: *slot, arguments, ..CallDelta::default() }));
             }
             // Citations, and deltas of later versions.
             _ => {}
         }
     }
 
-    fn end_block(&mut self, index: u64, deltas: &mut Vec<Delta>) {
+    fn end_block(&mut self, index: u64, progress: &mut ReadProgress) {
         match self.blocks.remove(&index) {
             Some(Block::Call { slot, input, has_arguments: false }) if !input.is_empty() => {
-                deltas.push(Delta::Call(CallDelta { slot, arguments: input, ..CallDelta::default() }));
+                progress.push(Delta::Call(CallDelta { slot, arguments: input, ..CallDelta::default() }));
             }
             // A later request with an unsigned block would be refused.
             Some(Block::Thinking { thinking, signature }) if !signature.is_empty() => {
                 let part = json!({"type": "thinking", "thinking": thinking, "signature": signature});
-                deltas.push(Delta::Replay(part));
+                progress.push(Delta::Replay(part));
             }
             Some(_) | None => {}
         }
     }
 
     /// Counts tokens that were read from a cache or written to it as input.
-    fn count_usage(&mut self, usage: &Value, deltas: &mut Vec<Delta>) {
+    fn count_usage(&mut self, usage: &Value, progress: &mut ReadProgress) {
         let counts = &mut self.usage;
         for (figure, name) in [
             (&mut counts.input, "input_tokens"),
@@ -180,18 +169,11 @@ impl Reader {
         let or_none = |figure: Option<u64>| figure.unwrap_or(0);
         let cached = or_none(counts.cache_read);
         let input = or_none(counts.input).saturating_add(cached).saturating_add(or_none(counts.cache_written));
-        deltas.push(Delta::Usage(Usage { input, output: or_none(counts.output), cached, reasoning: 0 }));
+        progress.push(Delta::Usage(Usage { input, output: or_none(counts.output), cached, reasoning: 0 }));
     }
 }
 
-fn push_text(variant: fn(String) -> Delta, text: String, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) {
-    if !text.is_empty() {
-        progress.advance_to(ReplyStage::Content);
-        deltas.push(variant(text));
-    }
-}
-
-fn read_end(delta: &Value, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) -> Result<(), CallFailure> {
+fn read_end(delta: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure> {
     let Some(raw) = delta["stop_reason"].as_str() else { return Ok(()) };
     let reason = match raw {
         "end_turn" | "stop_sequence" => FinishReason::Stop,
@@ -200,11 +182,7 @@ fn read_end(delta: &Value, progress: &mut ReadProgress, deltas: &mut Vec<Delta>)
         "refusal" => FinishReason::ContentFilter,
         _ => FinishReason::Other,
     };
-    if reason == FinishReason::ContentFilter && progress.stage() < ReplyStage::Content {
-        return Err(CallFailure::new(FailureKind::Refused, "the provider's content filter withheld the reply"));
-    }
-    progress.finish(reason, raw, deltas);
-    Ok(())
+    progress.finish(reason, raw)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "rows read better so")]
 
-use contract::model::ToolCall;
+use contract::model::{FailureKind, ToolCall};
 
 use super::*;
 use crate::adapter::testing::{self, stream};

@@ -103,14 +103,15 @@ struct Conversation {
 
 impl Conversation {
     fn add_message(&mut self, message: Message, signer_id: &str) {
+        let mut add = |role, block| transcript::add_block(&mut self.messages, role, block);
         match message {
             Message::System { content } => self.system.push(content),
             Message::User { content } => {
                 for part in transcript::into_parts(content) {
                     match part {
                         Part::Text { text } if text.is_empty() => {}
-                        Part::Text { text } => self.add_block("user", json!({"type": "text", "text": text})),
-                        Part::ImageUrl { image_url } => self.add_block("user", convert_image(&image_url.url)),
+                        Part::Text { text } => add("user", json!({"type": "text", "text": text})),
+                        Part::ImageUrl { image_url } => add("user", convert_image(&image_url.url)),
                     }
                 }
             }
@@ -119,26 +120,17 @@ impl Conversation {
                 for item in
                     transcript::order_reply_items(&content, &tool_calls, replay.as_ref(), (REASONING_NAME, signer_id))
                 {
-                    self.add_block(
-                        "assistant",
-                        match item {
-                            ReplyItem::Reasoning(part) => part.clone(),
-                            ReplyItem::Text(text) => json!({"type": "text", "text": text.trim_end()}),
-                            ReplyItem::Call(call) => convert_call(call),
-                        },
-                    );
+                    let block = match item {
+                        ReplyItem::Reasoning(part) => part.clone(),
+                        ReplyItem::Text(text) => json!({"type": "text", "text": text.trim_end()}),
+                        ReplyItem::Call(call) => convert_call(call),
+                    };
+                    add("assistant", block);
                 }
             }
             Message::Tool { tool_call_id, content } => {
-                self.add_block("user", json!({"type": "tool_result", "tool_use_id": tool_call_id, "content": content}));
+                add("user", json!({"type": "tool_result", "tool_use_id": tool_call_id, "content": content}));
             }
-        }
-    }
-
-    fn add_block(&mut self, role: &'static str, block: Value) {
-        match self.messages.last_mut() {
-            Some((last, blocks)) if *last == role => blocks.push(block),
-            Some(_) | None => self.messages.push((role, vec![block])),
         }
     }
 

@@ -15,15 +15,10 @@ pub(crate) struct Reader {
 }
 
 impl response::ProtocolReader for Reader {
-    fn read_event(
-        &mut self,
-        value: &Value,
-        progress: &mut ReadProgress,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<(), CallFailure> {
-        progress.set_model(&value["modelVersion"], deltas);
+    fn read_event(&mut self, value: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure> {
+        progress.set_model(&value["modelVersion"]);
         if let Some(usage) = read_usage(&value["usageMetadata"]) {
-            deltas.push(Delta::Usage(usage));
+            progress.push(Delta::Usage(usage));
         }
         if let Some(why) = value["promptFeedback"]["blockReason"].as_str() {
             return Err(CallFailure::new(FailureKind::Refused, format!("the provider blocks the request: {why}")));
@@ -31,17 +26,12 @@ impl response::ProtocolReader for Reader {
         let Some(candidate) = find_first_candidate(value) else { return Ok(()) };
         progress.advance_to(ReplyStage::Started);
         for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
-            self.read_part(part, progress, deltas);
+            self.read_part(part, progress);
         }
-        self.read_end(candidate, progress, deltas)
+        self.read_end(candidate, progress)
     }
 
-    fn read_whole(
-        &mut self,
-        value: &Value,
-        progress: &mut ReadProgress,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<(), CallFailure> {
+    fn read_whole(&mut self, value: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure> {
         // Without `alt=sse`, a stream is a list of events.
         let answers = value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice);
         for answer in answers {
@@ -51,43 +41,34 @@ impl response::ProtocolReader for Reader {
             {
                 return Err(protocol_error("the answer is JSON, but no content was generated"));
             }
-            self.read_event(answer, progress, deltas)?;
+            self.read_event(answer, progress)?;
         }
         Ok(())
     }
 }
 
 impl Reader {
-    fn read_part(&mut self, part: &Value, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) {
-        let text = wire::read_text(&part["text"]);
+    fn read_part(&mut self, part: &Value, progress: &mut ReadProgress) {
         let signature = &part["thoughtSignature"];
-        if !text.is_empty() {
-            progress.advance_to(ReplyStage::Content);
-            deltas.push(if part["thought"] == true { Delta::Reasoning(text) } else { Delta::Text(text) });
-        }
+        let variant: fn(String) -> Delta = if part["thought"] == true { Delta::Reasoning } else { Delta::Text };
+        progress.push_text(variant, wire::read_text(&part["text"]));
         let call = &part["functionCall"];
         if call.is_object() {
-            progress.advance_to(ReplyStage::Content);
             let slot = self.calls;
             self.calls += 1;
             let some = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
             let arguments = if call["args"].is_object() { call["args"].to_string() } else { "{}".to_owned() };
-            deltas.push(Delta::Call(CallDelta { slot, id: some(&call["id"]), name: some(&call["name"]), arguments }));
+            let (id, name) = (some(&call["id"]), some(&call["name"]));
+            progress.push_content(Delta::Call(CallDelta { slot, id, name, arguments }));
             if signature.is_string() {
-                let part = json!({"call": self.calls, "thoughtSignature": signature});
-                deltas.push(Delta::Replay(part));
+                progress.push(Delta::Replay(json!({"call": self.calls, "thoughtSignature": signature})));
             }
         } else if signature.is_string() && part["thought"] != true {
-            deltas.push(Delta::Replay(json!({"thoughtSignature": signature})));
+            progress.push(Delta::Replay(json!({"thoughtSignature": signature})));
         }
     }
 
-    fn read_end(
-        &self,
-        candidate: &Value,
-        progress: &mut ReadProgress,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<(), CallFailure> {
+    fn read_end(&self, candidate: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure> {
         let Some(raw) = candidate["finishReason"].as_str() else { return Ok(()) };
         let reason = match raw {
             "FINISH_REASON_UNSPECIFIED" => return Ok(()),
@@ -104,11 +85,7 @@ impl Reader {
             }
             _ => FinishReason::Other,
         };
-        if reason == FinishReason::ContentFilter && progress.stage() < ReplyStage::Content {
-            return Err(CallFailure::new(FailureKind::Refused, "the provider's content filter withheld the reply"));
-        }
-        progress.finish(reason, raw, deltas);
-        Ok(())
+        progress.finish(reason, raw)
     }
 }
 

@@ -6,7 +6,7 @@ use contract::model::{FailureKind, Message, ModelItem, Part, ReasoningParts, Too
 use serde_json::{Map, Value, json};
 
 use super::REASONING_NAME;
-use crate::adapter::transcript::{self, Image, ToolChoice};
+use crate::adapter::transcript::{self, Image, ToolChoice, add_block};
 use crate::adapter::{ProtocolRequest, RequestTarget, wire};
 use crate::failure::CallFailure;
 
@@ -121,43 +121,30 @@ impl Conversation {
             Message::System { content } => self.system.push(content),
             Message::User { content } => {
                 for part in transcript::into_parts(content) {
-                    self.add_part("user", convert_part(&part));
+                    add_block(&mut self.messages, "user", convert_part(&part));
                 }
             }
             Message::Assistant { content, reasoning: _, tool_calls, replay } => {
                 let signatures = Signatures::find(replay.as_ref(), signer_id);
                 if !content.is_empty() {
-                    self.add_part("model", sign_part(json!({"text": content}), signatures.text.as_ref()));
+                    let part = sign_part(json!({"text": content}), signatures.text.as_ref());
+                    add_block(&mut self.messages, "model", part);
                 }
                 for (nth, call) in tool_calls.into_iter().enumerate() {
                     let name = transcript::to_valid_name(&call.function.name);
                     let part = json!({"functionCall": {"name": name, "args": transcript::arguments_object(&call)}});
                     let unsigned = (nth == 0).then(|| json!(UNSIGNED));
-                    self.add_part(
-                        "model",
-                        sign_part(
-                            part,
-                            signatures
-                                .calls
-                                .get(&transcript::parse_call_position(&call).unwrap_or(0))
-                                .or(unsigned.as_ref()),
-                        ),
-                    );
+                    let position = transcript::parse_call_position(&call).unwrap_or(0);
+                    let signature = signatures.calls.get(&position).or(unsigned.as_ref());
+                    add_block(&mut self.messages, "model", sign_part(part, signature));
                     self.names.insert(call.id, name);
                 }
             }
             Message::Tool { tool_call_id, content } => {
                 let name = self.names.get(&tool_call_id).cloned().unwrap_or_else(|| "unnamed".to_owned());
                 let part = json!({"functionResponse": {"name": name, "response": {"result": content}}});
-                self.add_part("user", part);
+                add_block(&mut self.messages, "user", part);
             }
-        }
-    }
-
-    fn add_part(&mut self, role: &'static str, part: Value) {
-        match self.messages.last_mut() {
-            Some((last, parts)) if *last == role => parts.push(part),
-            Some(_) | None => self.messages.push((role, vec![part])),
         }
     }
 

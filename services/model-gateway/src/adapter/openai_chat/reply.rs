@@ -1,6 +1,6 @@
 //! Reads the JSON of chat completions.
 
-use contract::model::{FailureKind, FinishReason};
+use contract::model::FailureKind;
 use serde_json::Value;
 
 use super::slots::Slots;
@@ -16,62 +16,41 @@ pub(crate) struct Reader {
 }
 
 impl response::ProtocolReader for Reader {
-    fn read_event(
-        &mut self,
-        value: &Value,
-        progress: &mut ReadProgress,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<(), CallFailure> {
-        read_common(value, progress, deltas);
-        if let Some(choice) = find_first_choice(value) {
-            progress.advance_to(ReplyStage::Started);
-            self.read_content(&choice["delta"], progress, deltas);
-            self.read_content(&choice["message"], progress, deltas);
-            read_end(choice, progress, deltas)?;
-        }
-        Ok(())
+    fn read_event(&mut self, value: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure> {
+        read_common(value, progress);
+        let Some(choice) = find_first_choice(value) else { return Ok(()) };
+        progress.advance_to(ReplyStage::Started);
+        self.read_content(&choice["delta"], progress);
+        self.read_content(&choice["message"], progress);
+        read_end(choice, progress)
     }
 
-    fn read_whole(
-        &mut self,
-        value: &Value,
-        progress: &mut ReadProgress,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<(), CallFailure> {
+    fn read_whole(&mut self, value: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure> {
         let Some(choice) = find_first_choice(value).filter(|choice| choice["message"].is_object()) else {
             return Err(protocol_error("the answer is JSON, but not a chat completion"));
         };
-        read_common(value, progress, deltas);
-        self.read_content(&choice["message"], progress, deltas);
-        read_end(choice, progress, deltas)
+        read_common(value, progress);
+        self.read_content(&choice["message"], progress);
+        read_end(choice, progress)
     }
 }
 
 impl Reader {
-    fn read_content(&mut self, delta: &Value, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) {
+    fn read_content(&mut self, delta: &Value, progress: &mut ReadProgress) {
         if !delta.is_object() {
             return;
         }
-        let before = deltas.len();
-        let reasoning = wire::read_reasoning(delta);
-        if !reasoning.is_empty() {
-            deltas.push(Delta::Reasoning(reasoning));
-        }
+        progress.push_text(Delta::Reasoning, wire::read_reasoning(delta));
         // A refusal of the model is text for the user.
         for text in [wire::read_text(&delta["content"]), wire::read_text(&delta["refusal"])] {
-            if !text.is_empty() {
-                deltas.push(Delta::Text(text));
-            }
+            progress.push_text(Delta::Text, text);
         }
         for call in delta["tool_calls"].as_array().into_iter().flatten() {
             let id = call["id"].as_str();
-            deltas.push(self.read_call(wire::read_count(&call["index"]), id, &call["function"]));
+            progress.push_content(self.read_call(wire::read_count(&call["index"]), id, &call["function"]));
         }
         if delta["function_call"].is_object() {
-            deltas.push(self.read_call(Some(0), None, &delta["function_call"]));
-        }
-        if deltas.len() > before {
-            progress.advance_to(ReplyStage::Content);
+            progress.push_content(self.read_call(Some(0), None, &delta["function_call"]));
         }
     }
 
@@ -84,24 +63,19 @@ impl Reader {
     }
 }
 
-fn read_common(value: &Value, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) {
-    progress.set_model(&value["model"], deltas);
+fn read_common(value: &Value, progress: &mut ReadProgress) {
+    progress.set_model(&value["model"]);
     if let Some(usage) = wire::read_usage(&value["usage"]).or_else(|| wire::read_usage(&value["x_groq"]["usage"])) {
-        deltas.push(Delta::Usage(usage));
+        progress.push(Delta::Usage(usage));
     }
 }
 
-fn read_end(choice: &Value, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) -> Result<(), CallFailure> {
+fn read_end(choice: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure> {
     let raw = choice["finish_reason"].as_str().unwrap_or_default();
     if raw == "error" {
         return Err(CallFailure::new(FailureKind::Unreachable, "the provider broke the reply off with an error"));
     }
-    let Some(reason) = wire::read_finish_reason(raw) else { return Ok(()) };
-    if reason == FinishReason::ContentFilter && progress.stage() < ReplyStage::Content {
-        return Err(CallFailure::new(FailureKind::Refused, "the provider's content filter withheld the reply"));
-    }
-    progress.finish(reason, raw, deltas);
-    Ok(())
+    wire::read_finish_reason(raw).map_or(Ok(()), |reason| progress.finish(reason, raw))
 }
 
 /// The choice with index 0; an index that is missing or no number counts as 0.

@@ -1,6 +1,6 @@
 //! Responses of providers, byte for byte, and the replies or failures that they are read as.
 
-use contract::model::{ToolCall, Usage};
+use contract::model::{FinishReason, ToolCall, Usage};
 
 use super::*;
 use crate::adapter::{ProviderProtocol, testing};

@@ -92,23 +92,25 @@ fn collect_options(
     parameters: &Map<String, Value>,
 ) -> Map<String, Value> {
     let mut options = Map::new();
-    if stream && !quirks.has(Quirk::NoStreamOptions) {
+    if stream && !quirks.contains(&Quirk::NoStreamOptions) {
         options.insert("stream_options".to_owned(), json!({"include_usage": true}));
     }
     // Send both `true` and `false`, since defaults of servers differ. OpenAI refuses the field without tools.
-    if !item.tools.is_empty() && !quirks.has(Quirk::NoParallelToolCalls) {
+    if !item.tools.is_empty() && !quirks.contains(&Quirk::NoParallelToolCalls) {
         options.insert("parallel_tool_calls".to_owned(), json!(item.parallel_tool_calls));
     }
     if let Some(format) = &item.response_format {
         options.insert("response_format".to_owned(), serde_json::from_str(format.get()).unwrap_or_default());
     }
     options.extend(parameters.clone());
-    if quirks.has(Quirk::MaxCompletionTokens)
+    if quirks.contains(&Quirk::MaxCompletionTokens)
         && let Some(max) = options.remove("max_tokens")
     {
         options.entry("max_completion_tokens").or_insert(max);
     }
-    if quirks.has(Quirk::NoToolChoiceRequired) && options.get("tool_choice").is_some_and(|choice| choice != "none") {
+    if quirks.contains(&Quirk::NoToolChoiceRequired)
+        && options.get("tool_choice").is_some_and(|choice| choice != "none")
+    {
         options.insert("tool_choice".to_owned(), json!("auto"));
     }
     options
@@ -181,7 +183,7 @@ fn convert_message<'a>(raw: &'a Json, quirks: &Quirks) -> Result<Cow<'a, str>, C
     }
     match serde_json::from_str(raw.get()).map_err(unreadable)? {
         Message::Assistant { content, reasoning, tool_calls, replay: _ } => {
-            let reasoning = if quirks.has(Quirk::ReplayReasoning) { reasoning } else { String::new() };
+            let reasoning = if quirks.contains(&Quirk::ReplayReasoning) { reasoning } else { String::new() };
             Ok(Cow::Owned(build_assistant(&content, &reasoning, &tool_calls, quirks).to_string()))
         }
         Message::System { .. } | Message::User { .. } | Message::Tool { .. } => Ok(Cow::Borrowed(raw.get())),
@@ -189,7 +191,7 @@ fn convert_message<'a>(raw: &'a Json, quirks: &Quirks) -> Result<Cow<'a, str>, C
 }
 
 fn build_assistant(content: &str, reasoning: &str, calls: &[ToolCall], quirks: &Quirks) -> Value {
-    let bare = content.is_empty() && !calls.is_empty() && !quirks.has(Quirk::EmptyContent);
+    let bare = content.is_empty() && !calls.is_empty() && !quirks.contains(&Quirk::EmptyContent);
     let content = if bare { Value::Null } else { content.into() };
     let mut message = json!({"role": "assistant", "content": content});
     if !reasoning.is_empty() {

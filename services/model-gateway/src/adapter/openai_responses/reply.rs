@@ -27,33 +27,28 @@ struct Output {
 }
 
 impl response::ProtocolReader for Reader {
-    fn read_event(
-        &mut self,
-        value: &Value,
-        progress: &mut ReadProgress,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<(), CallFailure> {
+    fn read_event(&mut self, value: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure> {
         let index = wire::read_count(&value["output_index"]).unwrap_or(0);
         let kind = value["type"].as_str().unwrap_or_default();
         match kind {
             "response.created" | "response.in_progress" | "response.queued" => {
                 progress.advance_to(ReplyStage::Started);
-                progress.set_model(&value["response"]["model"], deltas);
+                progress.set_model(&value["response"]["model"]);
             }
             "response.output_text.delta" | "response.refusal.delta" => {
-                self.add_text(index, &wire::read_text(&value["delta"]), progress, deltas);
+                self.add_text(index, wire::read_text(&value["delta"]), progress);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.add_reasoning(&wire::read_text(&value["delta"]), progress, deltas);
+                self.add_reasoning(wire::read_text(&value["delta"]), progress);
             }
-            "response.output_item.added" => self.begin_item(index, &value["item"], progress, deltas),
+            "response.output_item.added" => self.begin_item(index, &value["item"], progress),
             "response.function_call_arguments.delta" => {
                 let more = wire::read_arguments(&value["delta"]);
-                self.add_arguments(index, &more, deltas);
+                self.add_arguments(index, &more, progress);
             }
-            "response.output_item.done" => self.read_item(index, &value["item"], progress, deltas)?,
+            "response.output_item.done" => self.read_item(index, &value["item"], progress)?,
             "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
-                self.read_end(&value["response"], progress, deltas)?;
+                self.read_end(&value["response"], progress)?;
             }
             "error" => return Err(classify::classify_error(value)),
             // All other events repeat these, or are about tools that the provider runs itself.
@@ -62,40 +57,31 @@ impl response::ProtocolReader for Reader {
         Ok(())
     }
 
-    fn read_whole(
-        &mut self,
-        value: &Value,
-        progress: &mut ReadProgress,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<(), CallFailure> {
+    fn read_whole(&mut self, value: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure> {
         let Some(output) = value["output"].as_array() else {
             return Err(protocol_error("the answer is JSON, but not a response"));
         };
         for (index, item) in (0..).zip(output) {
-            self.read_item(index, item, progress, deltas)?;
+            self.read_item(index, item, progress)?;
         }
-        self.read_end(value, progress, deltas)
+        self.read_end(value, progress)
     }
 }
 
 impl Reader {
-    fn add_text(&mut self, index: u64, text: &str, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) {
+    fn add_text(&mut self, index: u64, text: String, progress: &mut ReadProgress) {
         if !text.is_empty() {
-            progress.advance_to(ReplyStage::Content);
-            self.outputs.entry(index).or_default().emitted.push_str(text);
-            deltas.push(Delta::Text(text.to_owned()));
+            self.outputs.entry(index).or_default().emitted.push_str(&text);
+            progress.push_content(Delta::Text(text));
         }
     }
 
-    fn add_reasoning(&mut self, text: &str, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) {
-        if !text.is_empty() {
-            self.has_reasoning = true;
-            progress.advance_to(ReplyStage::Content);
-            deltas.push(Delta::Reasoning(text.to_owned()));
-        }
+    fn add_reasoning(&mut self, text: String, progress: &mut ReadProgress) {
+        self.has_reasoning |= !text.is_empty();
+        progress.push_text(Delta::Reasoning, text);
     }
 
-    fn begin_item(&mut self, index: u64, item: &Value, progress: &mut ReadProgress, deltas: &mut Vec<Delta>) {
+    fn begin_item(&mut self, index: u64, item: &Value, progress: &mut ReadProgress) {
         progress.advance_to(ReplyStage::Started);
         if item["type"] != "function_call" {
             return;
@@ -107,36 +93,30 @@ impl Reader {
         let slot = self.calls;
         self.calls += 1;
         output.slot = Some(slot);
-        progress.advance_to(ReplyStage::Content);
         let some = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let id = some(&item["call_id"]).or_else(|| some(&item["id"]));
-        deltas.push(Delta::Call(CallDelta { slot, id, name: some(&item["name"]), arguments: String::new() }));
+        let name = some(&item["name"]);
+        progress.push_content(Delta::Call(CallDelta { slot, id, name, arguments: String::new() }));
     }
 
-    fn add_arguments(&mut self, index: u64, more: &str, deltas: &mut Vec<Delta>) {
+    fn add_arguments(&mut self, index: u64, more: &str, progress: &mut ReadProgress) {
         let Some(output) = self.outputs.get_mut(&index) else { return };
         if let (Some(slot), false) = (output.slot, more.is_empty()) {
             output.emitted.push_str(more);
-            deltas.push(Delta::Call(CallDelta { slot, arguments: more.to_owned(), ..CallDelta::default() }));
+            progress.push(Delta::Call(CallDelta { slot, arguments: more.to_owned(), ..CallDelta::default() }));
         }
     }
 
     /// Reads a complete item, which must agree with the deltas that were emitted before.
-    fn read_item(
-        &mut self,
-        index: u64,
-        item: &Value,
-        progress: &mut ReadProgress,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<(), CallFailure> {
+    fn read_item(&mut self, index: u64, item: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure> {
         match item["type"].as_str() {
             Some("function_call") => {
-                self.begin_item(index, item, progress, deltas);
+                self.begin_item(index, item, progress);
                 let whole = wire::read_arguments(&item["arguments"]);
                 let rest = self
                     .find_rest(index, &whole)
                     .ok_or_else(|| protocol_error("a call's arguments changed at its end"))?;
-                self.add_arguments(index, &rest, deltas);
+                self.add_arguments(index, &rest, progress);
             }
             Some("message") => {
                 let parts = item["content"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -144,7 +124,7 @@ impl Reader {
                 let whole: String = parts.iter().map(part_text).collect();
                 // If it differs, the emitted text stays, since viewers have read it.
                 if let Some(rest) = self.find_rest(index, &whole) {
-                    self.add_text(index, &rest, progress, deltas);
+                    self.add_text(index, rest, progress);
                 }
             }
             Some("reasoning") => {
@@ -152,10 +132,10 @@ impl Reader {
                 if !self.has_reasoning {
                     let parts = item["summary"].as_array().map(Vec::as_slice).unwrap_or_default();
                     let summary: String = parts.iter().map(|part| wire::read_text(&part["text"])).collect();
-                    self.add_reasoning(&summary, progress, deltas);
+                    self.add_reasoning(summary, progress);
                 }
                 if item["encrypted_content"].is_string() {
-                    deltas.push(Delta::Replay(to_input_item(item)));
+                    progress.push(Delta::Replay(to_input_item(item)));
                 }
             }
             Some(_) | None => {}
@@ -169,15 +149,10 @@ impl Reader {
         if whole.is_empty() { Some(String::new()) } else { whole.strip_prefix(emitted.as_str()).map(str::to_owned) }
     }
 
-    fn read_end(
-        &mut self,
-        response: &Value,
-        progress: &mut ReadProgress,
-        deltas: &mut Vec<Delta>,
-    ) -> Result<(), CallFailure> {
-        progress.set_model(&response["model"], deltas);
+    fn read_end(&mut self, response: &Value, progress: &mut ReadProgress) -> Result<(), CallFailure> {
+        progress.set_model(&response["model"]);
         if let Some(usage) = read_usage(&response["usage"]) {
-            deltas.push(Delta::Usage(usage));
+            progress.push(Delta::Usage(usage));
         }
         let status = response["status"].as_str().unwrap_or("completed");
         let why = response["incomplete_details"]["reason"].as_str().unwrap_or_default();
@@ -190,10 +165,7 @@ impl Reader {
             _ if self.calls > 0 => (FinishReason::ToolCalls, status),
             _ => (FinishReason::Stop, status),
         };
-        if reason == FinishReason::ContentFilter && progress.stage() < ReplyStage::Content {
-            return Err(CallFailure::new(FailureKind::Refused, "the provider's content filter withheld the reply"));
-        }
-        progress.finish(reason, raw, deltas);
+        progress.finish(reason, raw)?;
         progress.set_done();
         Ok(())
     }
