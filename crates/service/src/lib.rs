@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod common;
 pub mod connections;
+pub mod contents;
 pub mod fresh;
 pub mod health;
 pub mod http;

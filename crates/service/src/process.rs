@@ -174,8 +174,7 @@ impl ReadinessWatch {
         F: Future<Output = bool> + Send,
     {
         let tasks = Tasks::new();
-        let ending = tasks.token();
-        let watch = async move {
+        tasks.spawn_until_end("readiness", async move {
             loop {
                 let reachable = is_reachable().await;
                 if readiness.is_ready() != reachable {
@@ -184,9 +183,6 @@ impl ReadinessWatch {
                 readiness.set(reachable);
                 tokio::time::sleep(PING_EVERY).await;
             }
-        };
-        tasks.spawn("readiness", async move {
-            ending.run_until_cancelled_owned(watch).await;
         });
         Self { tasks }
     }

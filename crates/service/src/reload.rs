@@ -10,12 +10,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::contents::LOOK_EVERY;
 use crate::health::Readiness;
 use configuration::ConfigError;
 use configuration::files::{Marks, Pass};
 
-/// Pause between two looks.
-pub const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Pause until the next look at files that have just changed: they may be in the middle of being written.
 const SETTLE_EVERY: Duration = Duration::from_millis(500);
 /// Looks at files that never stand still, before they are read all the same.

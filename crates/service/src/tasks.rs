@@ -38,6 +38,17 @@ impl Tasks {
         }));
     }
 
+    /// As [`Tasks::spawn`], for a task that is dropped when the tasks must end.
+    pub fn spawn_until_end<F>(&self, name: &'static str, task: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let ending = self.token();
+        self.spawn(name, async move {
+            ending.run_until_cancelled(task).await;
+        });
+    }
+
     /// Cancelled when the tasks must end.
     pub fn token(&self) -> CancellationToken {
         self.ending.clone()

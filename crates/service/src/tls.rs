@@ -1,9 +1,7 @@
 //! TLS of listeners: a certificate and its key in files, which are read again when they change.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -13,12 +11,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio_rustls::TlsAcceptor;
 
+use crate::contents;
 use crate::http_version::HttpVersion;
 
-/// Pause between two looks at the files.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Bytes of each file.
-const FILE_BYTES_MAX: u64 = 256 << 10;
+const FILE_BYTES_MAX: usize = 256 << 10;
 /// Certificates of one chain.
 const CHAIN_MAX: usize = 16;
 
@@ -83,33 +80,14 @@ impl Tls {
     /// Reads the files again and again, until the task ends. A new pair is for new connections; while the files cannot
     /// be used, the last pair stays, and `warn` gets the reason, or none once they can.
     pub async fn follow(self, warn: impl Fn(Option<&str>)) {
-        let (mut seen, mut used) = (None, None);
-        loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            let files = self.files.clone();
-            let read = match tokio::task::spawn_blocking(move || files.read()).await {
-                Ok(read) => read,
-                Err(error) => {
-                    tracing::error!(%error, "the certificate could not be read");
-                    continue;
-                }
-            };
-            match read {
-                Ok(found) if used.as_ref() == Some(&found) => warn(None),
-                // A change counts when the next look finds the same: one of the files may not be written yet.
-                Ok(found) if seen.as_ref() == Some(&found) => match self.files.parse(&found) {
-                    Ok(configs) => {
-                        *self.current.write().unwrap_or_else(PoisonError::into_inner) = configs;
-                        warn(None);
-                        used = Some(found);
-                        tracing::info!(certificate = %self.files.config.certificate.display(), "certificate is in use");
-                    }
-                    Err(reason) => warn(Some(&reason)),
-                },
-                Ok(found) => seen = Some(found),
-                Err(reason) => warn(Some(&reason)),
-            }
-        }
+        let files = self.files.clone();
+        let take = move |found: &Contents| -> Result<(), String> {
+            let configs = self.files.parse(found)?;
+            *self.current.write().unwrap_or_else(PoisonError::into_inner) = configs;
+            tracing::info!(certificate = %self.files.config.certificate.display(), "certificate is in use");
+            Ok(())
+        };
+        contents::follow(move || files.read(), take, warn).await;
     }
 }
 
@@ -120,14 +98,7 @@ impl Files {
     }
 
     fn read_file(&self, field: &str, path: &Path) -> Result<Vec<u8>, String> {
-        let failed = |error: std::io::Error| self.error(field, path, &error);
-        let mut bytes = Vec::new();
-        let file = std::fs::File::open(path).map_err(failed)?;
-        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
-        if u64::try_from(bytes.len()).is_ok_and(|size| size > FILE_BYTES_MAX) {
-            return Err(self.error(field, path, &format!("it has more than {FILE_BYTES_MAX} bytes")));
-        }
-        Ok(bytes)
+        contents::read_at_most(path, FILE_BYTES_MAX).map_err(|why| self.error(field, path, &why))
     }
 
     fn parse(&self, contents: &Contents) -> Result<Configs, String> {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::http::HeaderMap;
+use axum::http::Extensions;
+use axum::http::request::Parts;
 use contract::ErrorCode;
 use contract::limits::FRAME_BYTES_MAX;
 use service::connections::Connection;
@@ -24,18 +25,21 @@ pub(crate) struct HttpState {
 }
 
 /// Authenticates a request, and lets its connection stay open.
-pub(crate) async fn authenticate(
-    state: &HttpState,
-    headers: &HeaderMap,
-    connection: &Arc<Connection>,
-) -> Result<ApiCaller, ApiError> {
-    let caller = state.authenticator.authenticate(Credentials::of_request(headers, connection)).await?;
+pub(crate) async fn authenticate(state: &HttpState, parts: &Parts) -> Result<ApiCaller, ApiError> {
+    let connection = connection_of(&parts.extensions)?;
+    let caller = state.authenticator.authenticate(Credentials::of_request(&parts.headers, connection)).await?;
     if state.api.draining().is_cancelled() {
         return Err(SessionApi::draining_error());
     }
     accept(connection, CONNECTION_BYTES, "http")?;
     caller.pace.turn().await;
     Ok(caller)
+}
+
+/// Returns the connection on which a request came.
+pub(crate) fn connection_of(extensions: &Extensions) -> Result<&Arc<Connection>, ApiError> {
+    let connection = extensions.get::<Arc<Connection>>();
+    connection.ok_or_else(|| ApiError::new(ErrorCode::Internal, "the request has no connection"))
 }
 
 /// Lets the connection of an authenticated client stay open, if there is room for it. `protocol` is for the metrics.

@@ -37,13 +37,8 @@ impl CommandWaiters {
     pub(crate) async fn start(bus: Bus, replica_id: CommandId, tasks: &Tasks) -> Result<Self, BusError> {
         let waiters = Self::default();
         let acks = bus.dones(&replica_id).await?;
-        let (ending, background) = (tasks.token(), waiters.clone());
-        tasks.spawn("notices", async move {
-            tokio::select! {
-                () = ending.cancelled() => {}
-                () = background.receive_acks(bus, replica_id, acks) => {}
-            }
-        });
+        let background = waiters.clone();
+        tasks.spawn_until_end("notices", async move { background.receive_acks(bus, replica_id, acks).await });
         Ok(waiters)
     }
 

@@ -1,5 +1,6 @@
 //! Commands of clients: each is validated, sent once, and answered when its commit is in the log.
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use bus::{Bus, BusError, Inbox, Read, SendOutcome};
@@ -24,7 +25,7 @@ use crate::clock;
 use crate::command_waiters::CommandWaiter;
 use crate::fair_queue::RequestCost;
 use crate::inbox::{InboxLoad, load_inbox};
-use crate::params::CommandRequest;
+use crate::params::{CommandBody, CommandRequest, UnvalidatedCommand};
 use crate::session_api::SessionApi;
 use crate::session_log::fold_session;
 
@@ -95,86 +96,79 @@ struct CommandOutcome {
     refused: Option<Refusal>,
 }
 
+/// The verb of a command to a session that is there, with the type of its body.
+#[derive(Debug)]
+pub(crate) struct CommandVerb<T> {
+    verb: Verb,
+    body: PhantomData<T>,
+}
+
+impl<T> CommandVerb<T> {
+    const fn new(verb: Verb) -> Self {
+        Self { verb, body: PhantomData }
+    }
+}
+
+pub(crate) const SEND: CommandVerb<SendUserMessage> = CommandVerb::new(Verb::SendUserMessage);
+/// Pauses a session: it opens no new call until it is resumed.
+pub(crate) const PAUSE: CommandVerb<ControlReason> = CommandVerb::new(Verb::Pause);
+pub(crate) const RESUME: CommandVerb<ControlReason> = CommandVerb::new(Verb::Resume);
+/// Cancels the open calls of a session and ends it.
+pub(crate) const STOP: CommandVerb<ControlReason> = CommandVerb::new(Verb::Stop);
+/// Cancels the running turn of a session, which goes on.
+pub(crate) const CANCEL_TURN: CommandVerb<ControlReason> = CommandVerb::new(Verb::CancelTurn);
+pub(crate) const ANSWER: CommandVerb<Answer> = CommandVerb::new(Verb::Answer);
+/// Answers a call of a tool that a client brought.
+pub(crate) const ANSWER_CALL: CommandVerb<AnswerToolCall> = CommandVerb::new(Verb::AnswerToolCall);
+/// Clears the transcript of a session.
+pub(crate) const CLEAR: CommandVerb<ControlReason> = CommandVerb::new(Verb::ClearHistory);
+/// Changes the settings of a running session.
+pub(crate) const CONFIGURE: CommandVerb<Configure> = CommandVerb::new(Verb::Configure);
+
 impl SessionApi {
-    pub(crate) async fn send(
+    /// Validates a command, and sends it to a session that the caller reaches. An agent that the command gives to the
+    /// session is checked here, so no command brings one that its sender may not use.
+    pub(crate) async fn submit<T: CommandBody + Serialize + Send + 'static>(
         &self,
         caller: &ApiCaller,
-        request: CommandRequest<SendUserMessage>,
+        verb: CommandVerb<T>,
+        command: UnvalidatedCommand<T>,
     ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::SendUserMessage, request).await
+        let request = self.validate_command(caller, command).await?;
+        if let Some(agent) = request.body.new_agent() {
+            // Few commands come here, and the future is large.
+            Box::pin(self.allow_named_agent(caller, agent)).await?;
+        }
+        let session = self.reach(caller, &request.session).await?;
+        let cell = self.cell_of(&session).await?;
+        self.submit_to(&cell, caller, verb.verb, request, std::future::ready(Ok(()))).await
     }
 
-    /// Pauses a session: it opens no new call until it is resumed.
-    pub(crate) async fn pause(
+    /// As [`SessionApi::submit`], and waits for the commit. An empty `id` stands for a new one.
+    pub(crate) async fn perform<T: CommandBody + Serialize + Send + 'static>(
         &self,
         caller: &ApiCaller,
-        request: CommandRequest<ControlReason>,
-    ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::Pause, request).await
+        verb: CommandVerb<T>,
+        session: &SessionId,
+        id: &str,
+        body: T,
+    ) -> Result<CommandReply, ApiError> {
+        let command = UnvalidatedCommand::new(session.as_str(), id, true, body)?;
+        self.submit(caller, verb, command).await?.wait().await
     }
 
-    pub(crate) async fn resume(
-        &self,
-        caller: &ApiCaller,
-        request: CommandRequest<ControlReason>,
-    ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::Resume, request).await
-    }
-
-    /// Cancels the open calls of a session and ends it.
-    pub(crate) async fn stop(
-        &self,
-        caller: &ApiCaller,
-        request: CommandRequest<ControlReason>,
-    ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::Stop, request).await
-    }
-
-    /// Cancels the running turn of a session, which goes on.
+    /// Cancels the running turn of a session; returns whether there was something to cancel.
     pub(crate) async fn cancel_turn(
         &self,
         caller: &ApiCaller,
-        request: CommandRequest<ControlReason>,
-    ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::CancelTurn, request).await
-    }
-
-    pub(crate) async fn answer(
-        &self,
-        caller: &ApiCaller,
-        request: CommandRequest<Answer>,
-    ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::Answer, request).await
-    }
-
-    /// Answers a call of a tool that a client brought.
-    pub(crate) async fn answer_call(
-        &self,
-        caller: &ApiCaller,
-        request: CommandRequest<AnswerToolCall>,
-    ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::AnswerToolCall, request).await
-    }
-
-    /// Clears the transcript of a session.
-    pub(crate) async fn clear(
-        &self,
-        caller: &ApiCaller,
-        request: CommandRequest<ControlReason>,
-    ) -> Result<PendingCommand, ApiError> {
-        self.submit(caller, Verb::ClearHistory, request).await
-    }
-
-    /// Changes the settings of a running session.
-    pub(crate) async fn configure(
-        &self,
-        caller: &ApiCaller,
-        request: CommandRequest<Configure>,
-    ) -> Result<PendingCommand, ApiError> {
-        if let Some(agent) = &request.body.agent {
-            self.allow_named_agent(caller, agent).await?;
+        session: &SessionId,
+        reason: String,
+    ) -> Result<bool, ApiError> {
+        match self.perform(caller, CANCEL_TURN, session, "", ControlReason { reason: Some(reason) }).await {
+            // It has ended meanwhile.
+            Err(error) if [ErrorCode::SessionEnded, ErrorCode::NotNow].contains(&error.code) => Ok(false),
+            outcome => outcome.map(|_| true),
         }
-        self.submit(caller, Verb::Configure, request).await
     }
 
     /// Sends a start, whose agent is checked by `allowing` meanwhile.
@@ -197,18 +191,6 @@ impl SessionApi {
         _allowed: AllowedAgent,
     ) -> Result<PendingCommand, ApiError> {
         self.store_command(cell, caller, Verb::Start, request, Examined::UNUSED).await
-    }
-
-    /// Sends a command to a session that the caller reaches.
-    async fn submit<T: Serialize>(
-        &self,
-        caller: &ApiCaller,
-        verb: Verb,
-        request: CommandRequest<T>,
-    ) -> Result<PendingCommand, ApiError> {
-        let session = self.reach(caller, &request.session).await?;
-        let cell = self.cell_of(&session).await?;
-        self.submit_to(&cell, caller, verb, request, std::future::ready(Ok(()))).await
     }
 
     /// Sends a command to a session of this cell, unless the check that runs meanwhile refuses it.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bus::transport::QueueState;
-use contract::commit::Phase;
 use contract::streams::Queue;
 use futures::future::join_all;
 use telemetry::metric::{self, QueueLevel};
@@ -27,12 +26,11 @@ pub(crate) async fn follow(cells: Cells) {
         }
         let counts = cells.opened().filter_map(|cell| cell.tenants.count_sessions());
         if let Some(counts) = counts.reduce(SessionCounts::plus) {
-            for (phase, name) in
-                [(Phase::Idle, "idle"), (Phase::Running, "running"), (Phase::Paused, "paused"), (Phase::Ended, "ended")]
-            {
-                metric::sessions(name, counts.by_phase.get(&phase).copied().unwrap_or(0));
+            let SessionCounts { idle, running, paused, ended, with_gates } = counts;
+            for (name, count) in [("idle", idle), ("running", running), ("paused", paused), ("ended", ended)] {
+                metric::sessions(name, count);
             }
-            metric::sessions_with_gates(counts.with_gates);
+            metric::sessions_with_gates(with_gates);
         }
         tokio::time::sleep(MEASURE_EVERY).await;
     }

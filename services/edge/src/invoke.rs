@@ -12,11 +12,9 @@ use serde_json::{Map, Value, json};
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::commands::PendingCommand;
+use crate::commands::{self, CommandVerb, PendingCommand};
 use crate::method::Method;
-use crate::params::{
-    self, CommandBody, CommandRequest, NoParams, ResetBudgetParams, SessionParams, UnvalidatedCommand,
-};
+use crate::params::{self, CommandBody, NoParams, ResetBudgetParams, SessionParams, UnvalidatedCommand};
 use crate::request_trace;
 use crate::session_api::{CallerInfo, PendingList, ReachedSession, SessionApi};
 
@@ -48,11 +46,6 @@ pub(crate) async fn begin(
     params: Map<String, Value>,
 ) -> Result<ReplyFuture, ApiError> {
     let (api, caller) = (api.clone(), caller.clone());
-    macro_rules! command {
-        ($send:ident) => {
-            Ok(wait_for_command(Box::pin(api.$send(&caller, parse_command(&api, &caller, params).await?)).await?))
-        };
-    }
     macro_rules! of_session {
         ($read:ident) => {
             defer(params, move |SessionParams { .. }| async move { api.$read(&caller, &named(reached)?).await })
@@ -64,16 +57,18 @@ pub(crate) async fn begin(
         };
     }
     match method {
-        Method::StartSession => command!(start),
-        Method::SendMessage => command!(send),
-        Method::PauseSession => command!(pause),
-        Method::ResumeSession => command!(resume),
-        Method::StopSession => command!(stop),
-        Method::CancelTurn => command!(cancel_turn),
-        Method::AnswerGate => command!(answer),
-        Method::AnswerToolCall => command!(answer_call),
-        Method::ConfigureSession => command!(configure),
-        Method::ClearSession => command!(clear),
+        Method::StartSession => {
+            Ok(wait_for_command(Box::pin(api.start(&caller, UnvalidatedCommand::from_json(params)?)).await?))
+        }
+        Method::SendMessage => submit(&api, &caller, commands::SEND, params).await,
+        Method::PauseSession => submit(&api, &caller, commands::PAUSE, params).await,
+        Method::ResumeSession => submit(&api, &caller, commands::RESUME, params).await,
+        Method::StopSession => submit(&api, &caller, commands::STOP, params).await,
+        Method::CancelTurn => submit(&api, &caller, commands::CANCEL_TURN, params).await,
+        Method::AnswerGate => submit(&api, &caller, commands::ANSWER, params).await,
+        Method::AnswerToolCall => submit(&api, &caller, commands::ANSWER_CALL, params).await,
+        Method::ConfigureSession => submit(&api, &caller, commands::CONFIGURE, params).await,
+        Method::ClearSession => submit(&api, &caller, commands::CLEAR, params).await,
         Method::WatchSession | Method::UnwatchSession => {
             Err(ApiError::new(ErrorCode::UnknownMethod, format!("{} needs a connection that streams", method.name())))
         }
@@ -172,15 +167,17 @@ struct ToolList {
     tools: Vec<contract::tool::ToolSpec>,
 }
 
-async fn parse_command<T>(
+/// Sends a command now, and waits for its commit beside later requests.
+async fn submit<T>(
     api: &SessionApi,
     caller: &ApiCaller,
+    verb: CommandVerb<T>,
     params: Map<String, Value>,
-) -> Result<CommandRequest<T>, ApiError>
+) -> Result<ReplyFuture, ApiError>
 where
-    T: CommandBody + DeserializeOwned + Send + 'static,
+    T: CommandBody + DeserializeOwned + Serialize + Send + 'static,
 {
-    api.validate_command(caller, UnvalidatedCommand::from_json(params)?).await
+    Ok(wait_for_command(Box::pin(api.submit(caller, verb, UnvalidatedCommand::from_json(params)?)).await?))
 }
 
 fn wait_for_command(pending: PendingCommand) -> ReplyFuture {

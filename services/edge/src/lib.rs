@@ -31,6 +31,7 @@ mod request_trace;
 mod session_api;
 mod session_index;
 mod session_log;
+mod sse;
 mod starts;
 mod stats;
 mod tenants;
@@ -181,16 +182,10 @@ impl Edge {
         };
         let budget = connections.budget().clone();
         let api = SessionApi::new(&config, cells, replica_id, budget, client_tasks.clone(), &shared_tasks);
-        let (ending, followed) = (shared_tasks.token(), grants.clone().follow(readiness.clone()));
-        shared_tasks.spawn("credentials", async move {
-            ending.run_until_cancelled(followed).await;
-        });
+        shared_tasks.spawn_until_end("credentials", grants.clone().follow(readiness.clone()));
         let warnings = follow_issuers_and_tls(&shared_tasks, &grants, tls.as_ref());
         let refusals = RefusalLog::default();
-        let (ending, written) = (shared_tasks.token(), refusals.clone().follow());
-        shared_tasks.spawn("refusals", async move {
-            ending.run_until_cancelled(written).await;
-        });
+        shared_tasks.spawn_until_end("refusals", refusals.clone().follow());
         let http_authenticator = Authenticator::new(&config, grants.clone(), refusals.clone(), addresses.ws)?;
         let grpc_authenticator = Authenticator::new(&config, grants, refusals, addresses.grpc)?;
         serve_ws(&api, ws, tls.clone(), http_authenticator, connections.clone(), config.console);
@@ -234,18 +229,12 @@ impl Edge {
 fn follow_issuers_and_tls(tasks: &Tasks, grants: &Grants, tls: Option<&Tls>) -> Readiness {
     let issuers = grants.issuers().clone();
     let mut warnings = issuers.readiness();
-    let (ending, followed) = (tasks.token(), issuers.follow(warnings.clone()));
-    tasks.spawn("issuers", async move {
-        ending.run_until_cancelled(followed).await;
-    });
+    tasks.spawn_until_end("issuers", issuers.follow(warnings.clone()));
     if let Some(tls) = tls {
         let readiness = Readiness::new("tls");
         readiness.set(true);
-        let (ending, part) = (tasks.token(), readiness.clone());
-        let followed = tls.clone().follow(move |reason| part.warn(reason));
-        tasks.spawn("tls", async move {
-            ending.run_until_cancelled(followed).await;
-        });
+        let part = readiness.clone();
+        tasks.spawn_until_end("tls", tls.clone().follow(move |reason| part.warn(reason)));
         warnings.push(readiness);
     }
     Readiness::all(warnings)

@@ -1,7 +1,7 @@
 //! The session index of the tenant in memory: it is read once, kept up to date by a watch, and read again after a gap.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -12,6 +12,7 @@ use contract::limits::SESSION_INDEX_BYTES_MAX;
 use contract::{SessionId, TenantId};
 use futures::StreamExt;
 use futures::stream::BoxStream;
+use serde::Serialize;
 use service::tasks::Tasks;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -55,22 +56,36 @@ struct IndexEntries {
     bytes: usize,
 }
 
-/// How many sessions the index has.
-#[derive(Debug, Default)]
+/// How many sessions the index has, by phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct SessionCounts {
-    pub(crate) by_phase: HashMap<Phase, usize>,
+    pub(crate) idle: usize,
+    pub(crate) running: usize,
+    pub(crate) paused: usize,
+    pub(crate) ended: usize,
     /// Sessions that wait for a person.
     pub(crate) with_gates: usize,
 }
 
 impl SessionCounts {
     /// The sums of two counts.
-    pub(crate) fn plus(mut self, other: Self) -> Self {
-        self.with_gates += other.with_gates;
-        for (phase, count) in other.by_phase {
-            *self.by_phase.entry(phase).or_default() += count;
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            idle: self.idle + other.idle,
+            running: self.running + other.running,
+            paused: self.paused + other.paused,
+            ended: self.ended + other.ended,
+            with_gates: self.with_gates + other.with_gates,
         }
-        self
+    }
+
+    fn of_phase(&mut self, phase: Phase) -> &mut usize {
+        match phase {
+            Phase::Idle => &mut self.idle,
+            Phase::Running => &mut self.running,
+            Phase::Paused => &mut self.paused,
+            Phase::Ended => &mut self.ended,
+        }
     }
 }
 
@@ -116,18 +131,12 @@ impl SessionIndex {
 
     /// Lists the sessions with open gates; `None` while the index is not in memory.
     pub(crate) fn list_with_gates(&self) -> Option<Vec<Arc<SessionSummary>>> {
-        self.read(|entries| {
-            let found = entries.with_gates.iter().filter_map(|session| entries.by_id.get(session));
-            found.map(|entry| entry.summary.clone()).collect()
-        })
+        self.read(|entries| entries.list(&entries.with_gates))
     }
 
     /// Lists the sessions with calls that wait for a client; `None` while the index is not in memory.
     pub(crate) fn list_with_client_calls(&self) -> Option<Vec<Arc<SessionSummary>>> {
-        self.read(|entries| {
-            let found = entries.with_client_calls.iter().filter_map(|session| entries.by_id.get(session));
-            found.map(|entry| entry.summary.clone()).collect()
-        })
+        self.read(|entries| entries.list(&entries.with_client_calls))
     }
 
     /// Lists every session; `None` while the index is not in memory.
@@ -145,7 +154,7 @@ impl SessionIndex {
         self.read(|entries| {
             let mut counts = SessionCounts { with_gates: entries.with_gates.len(), ..SessionCounts::default() };
             for entry in entries.by_id.values() {
-                *counts.by_phase.entry(entry.summary.phase).or_default() += 1;
+                *counts.of_phase(entry.summary.phase) += 1;
             }
             counts
         })
@@ -291,6 +300,11 @@ impl IndexEntries {
             SummaryChange::Gap => {}
         }
         self.bytes <= SESSION_INDEX_BYTES_MAX
+    }
+
+    fn list(&self, sessions: &BTreeSet<SessionId>) -> Vec<Arc<SessionSummary>> {
+        let found = sessions.iter().filter_map(|session| self.by_id.get(session));
+        found.map(|entry| entry.summary.clone()).collect()
     }
 
     fn remove(&mut self, session: &SessionId) {

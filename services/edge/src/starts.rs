@@ -31,9 +31,9 @@ impl SessionApi {
     pub(crate) async fn start(
         &self,
         caller: &ApiCaller,
-        request: CommandRequest<Start>,
+        command: UnvalidatedCommand<Start>,
     ) -> Result<PendingCommand, ApiError> {
-        let request = self.choose_reachable_id(caller, request)?;
+        let request = self.choose_reachable_id(caller, self.validate_command(caller, command).await?)?;
         let check = AgentCheck::of(caller, &request.body)?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };
         let cell = self.cells().of_start(&key, source_of(&request.body)).await?;
@@ -51,10 +51,11 @@ impl SessionApi {
         let (check, any) = (AgentCheck::of(caller, &start)?, self.any_cell(caller)?);
         let (chosen, allowed) = tokio::join!(choose, Box::pin(self.allow_start(&any, caller, &check)));
         let ChosenId { id, is_unused } = chosen?;
-        let request = self.validate_command(caller, UnvalidatedCommand::new(&id, &id, true, start)?).await?;
+        let command = UnvalidatedCommand::new(&id, &id, true, start)?;
         if !is_unused {
-            return self.start(caller, request).await;
+            return self.start(caller, command).await;
         }
+        let request = self.validate_command(caller, command).await?;
         let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
         let allowed = allowed?;
         let key = SessionKey { tenant: caller.tenant.clone(), session: request.session.clone() };

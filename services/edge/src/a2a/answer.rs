@@ -13,8 +13,9 @@ use super::errors::A2aError;
 use super::requests::MessagePart;
 use super::task::AgentTask;
 use crate::access::{self, ApiCaller};
+use crate::commands;
 use crate::method::Method;
-use crate::params::{self, UnvalidatedCommand};
+use crate::params;
 use crate::session_api::SessionApi;
 
 /// Texts that approve, and those that deny.
@@ -78,20 +79,16 @@ impl TaskAnswer {
         session: &SessionId,
         id: &CommandId,
     ) -> Result<(), A2aError> {
-        let (session, id) = (session.as_str(), id.as_str());
-        let reply = match self {
+        match self {
             Self::Gate(answer) => {
                 access::authorize_part(caller, Method::AnswerGate)?;
-                let command = UnvalidatedCommand::new(session, id, true, answer)?;
-                api.answer(caller, api.validate_command(caller, command).await?).await?
+                api.perform(caller, commands::ANSWER, session, id.as_str(), answer).await?;
             }
             Self::Call(answer) => {
                 access::authorize_part(caller, Method::AnswerToolCall)?;
-                let command = UnvalidatedCommand::new(session, id, true, answer)?;
-                api.answer_call(caller, api.validate_command(caller, command).await?).await?
+                api.perform(caller, commands::ANSWER_CALL, session, id.as_str(), answer).await?;
             }
-        };
-        reply.wait().await?;
+        }
         Ok(())
     }
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Extension;
 use axum::extract::{Path, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use contract::tool::sha256_hex;
-use service::connections::Connection;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -17,7 +16,7 @@ use super::errors::A2aError;
 use super::send::choose_agent;
 use crate::access::{ApiCaller, Credentials, base_url};
 use crate::api_error::ApiError;
-use crate::client_request::{HttpState, authenticate};
+use crate::client_request::{HttpState, authenticate, connection_of};
 use crate::session_api::{AgentInfo, SessionApi};
 
 /// How long the agents that anybody may see are kept: nobody without a credential must cost more.
@@ -69,31 +68,17 @@ impl PublicAgents {
 }
 
 /// Answers `GET /.well-known/agent-card.json` with the card of the default agent.
-pub(super) async fn of_default_agent(
-    State(state): State<CardState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
-) -> Response {
-    respond(&state, &connection, &headers, None).await
+pub(super) async fn of_default_agent(State(state): State<CardState>, parts: Parts) -> Response {
+    respond(&state, &parts, None).await
 }
 
 /// Answers `GET /a2a/agents/{agent}/.well-known/agent-card.json` with the card of that agent.
-pub(super) async fn of_agent(
-    State(state): State<CardState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    Path(agent): Path<String>,
-    headers: HeaderMap,
-) -> Response {
-    respond(&state, &connection, &headers, Some(&agent)).await
+pub(super) async fn of_agent(State(state): State<CardState>, Path(agent): Path<String>, parts: Parts) -> Response {
+    respond(&state, &parts, Some(&agent)).await
 }
 
-async fn respond(
-    state: &CardState,
-    connection: &Arc<Connection>,
-    headers: &HeaderMap,
-    agent: Option<&str>,
-) -> Response {
-    match make_card(state, connection, headers, agent).await {
+async fn respond(state: &CardState, parts: &Parts, agent: Option<&str>) -> Response {
+    match make_card(state, parts, agent).await {
         Ok(response) => response,
         Err(error) => {
             let fault = A2aError::from(error);
@@ -103,19 +88,16 @@ async fn respond(
     }
 }
 
-async fn make_card(
-    state: &CardState,
-    connection: &Arc<Connection>,
-    headers: &HeaderMap,
-    agent: Option<&str>,
-) -> Result<Response, ApiError> {
+async fn make_card(state: &CardState, parts: &Parts, agent: Option<&str>) -> Result<Response, ApiError> {
+    let headers = &parts.headers;
     let CardAddress { base_url, needs_credential } = state.address(headers)?;
     let has_credential = headers.contains_key(header::AUTHORIZATION) || headers.contains_key("x-api-key");
     let (agents, cached) = if has_credential {
-        let caller = authenticate(&state.http, headers, connection).await?;
+        let caller = authenticate(&state.http, parts).await?;
         (Arc::new(state.http.api.list_agents(&caller).await?), "private, max-age=60")
     } else {
-        let caller = state.http.authenticator.public_caller(&Credentials::of_request(headers, connection));
+        let credentials = Credentials::of_request(headers, connection_of(&parts.extensions)?);
+        let caller = state.http.authenticator.public_caller(&credentials);
         (state.public_agents.get(&state.http.api, &caller).await?, "public, max-age=60")
     };
     let card = card::public_card(choose_agent(&agents, agent)?, &base_url, needs_credential);

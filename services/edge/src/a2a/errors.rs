@@ -33,6 +33,26 @@ pub(super) enum A2aErrorKind {
     Other,
 }
 
+impl A2aErrorKind {
+    /// Returns the code of the JSON-RPC error, and the reason that the specification has for it.
+    const fn code_and_reason(self) -> (i32, Option<&'static str>) {
+        match self {
+            Self::Parse => (-32_700, Some("PARSE_ERROR")),
+            Self::InvalidRequest => (-32_600, Some("INVALID_REQUEST")),
+            Self::MethodNotFound => (-32_601, Some("METHOD_NOT_FOUND")),
+            Self::InvalidParams => (-32_602, Some("INVALID_PARAMS")),
+            Self::Internal => (-32_603, Some("INTERNAL_ERROR")),
+            Self::TaskNotFound => (-32_001, Some("TASK_NOT_FOUND")),
+            Self::TaskNotCancelable => (-32_002, Some("TASK_NOT_CANCELABLE")),
+            Self::PushNotificationNotSupported => (-32_003, Some("PUSH_NOTIFICATION_NOT_SUPPORTED")),
+            Self::UnsupportedOperation => (-32_004, Some("UNSUPPORTED_OPERATION")),
+            Self::ContentTypeNotSupported => (-32_005, Some("CONTENT_TYPE_NOT_SUPPORTED")),
+            Self::VersionNotSupported => (-32_009, Some("VERSION_NOT_SUPPORTED")),
+            Self::Other => (-32_000, None),
+        }
+    }
+}
+
 /// The error of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct A2aError {
@@ -64,20 +84,7 @@ impl A2aError {
 
     /// Returns the code of the JSON-RPC error.
     pub(super) const fn json_rpc_code(&self) -> i32 {
-        match self.kind {
-            A2aErrorKind::Parse => -32_700,
-            A2aErrorKind::InvalidRequest => -32_600,
-            A2aErrorKind::MethodNotFound => -32_601,
-            A2aErrorKind::InvalidParams => -32_602,
-            A2aErrorKind::Internal => -32_603,
-            A2aErrorKind::TaskNotFound => -32_001,
-            A2aErrorKind::TaskNotCancelable => -32_002,
-            A2aErrorKind::PushNotificationNotSupported => -32_003,
-            A2aErrorKind::UnsupportedOperation => -32_004,
-            A2aErrorKind::ContentTypeNotSupported => -32_005,
-            A2aErrorKind::VersionNotSupported => -32_009,
-            A2aErrorKind::Other => -32_000,
-        }
+        self.kind.code_and_reason().0
     }
 
     /// Returns the status of HTTP and its name in `google.rpc.Code`.
@@ -114,20 +121,8 @@ impl A2aError {
     pub(super) fn details(&self) -> Value {
         let code = self.error.code.as_str();
         let own = code.to_ascii_uppercase();
-        let (reason, domain) = match self.kind {
-            A2aErrorKind::TaskNotFound => ("TASK_NOT_FOUND", SPECIFIED),
-            A2aErrorKind::TaskNotCancelable => ("TASK_NOT_CANCELABLE", SPECIFIED),
-            A2aErrorKind::PushNotificationNotSupported => ("PUSH_NOTIFICATION_NOT_SUPPORTED", SPECIFIED),
-            A2aErrorKind::UnsupportedOperation => ("UNSUPPORTED_OPERATION", SPECIFIED),
-            A2aErrorKind::ContentTypeNotSupported => ("CONTENT_TYPE_NOT_SUPPORTED", SPECIFIED),
-            A2aErrorKind::VersionNotSupported => ("VERSION_NOT_SUPPORTED", SPECIFIED),
-            A2aErrorKind::MethodNotFound => ("METHOD_NOT_FOUND", SPECIFIED),
-            A2aErrorKind::InvalidParams => ("INVALID_PARAMS", SPECIFIED),
-            A2aErrorKind::InvalidRequest => ("INVALID_REQUEST", SPECIFIED),
-            A2aErrorKind::Internal => ("INTERNAL_ERROR", SPECIFIED),
-            A2aErrorKind::Parse => ("PARSE_ERROR", SPECIFIED),
-            A2aErrorKind::Other => (own.as_str(), OWN),
-        };
+        let specified = self.kind.code_and_reason().1;
+        let (reason, domain) = specified.map_or((own.as_str(), OWN), |reason| (reason, SPECIFIED));
         let info = json!({
             "@type": "type.googleapis.com/google.rpc.ErrorInfo",
             "reason": reason, "domain": domain, "metadata": {"code": code},

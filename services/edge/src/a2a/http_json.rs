@@ -1,8 +1,5 @@
 //! The binding HTTP+JSON, below `/a2a/v1`.
 
-use std::sync::Arc;
-
-use axum::Extension;
 use axum::extract::{Path, Request, State};
 use axum::http::header;
 use axum::http::request::Parts;
@@ -10,7 +7,6 @@ use axum::response::{IntoResponse, Response};
 use contract::ErrorCode;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use service::connections::Connection;
 
 use super::card_routes::CardState;
 use super::errors::{A2aError, A2aErrorKind, traced};
@@ -27,13 +23,8 @@ use crate::{params, request_trace};
 const MEDIA_TYPE: &str = "application/a2a+json";
 
 /// Performs the request that its path and its method name.
-pub(super) async fn handle(
-    State(state): State<CardState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    Path(path): Path<String>,
-    request: Request,
-) -> Response {
-    match answer(&state, connection, &path, request).await {
+pub(super) async fn handle(State(state): State<CardState>, Path(path): Path<String>, request: Request) -> Response {
+    match answer(&state, &path, request).await {
         Ok(OperationReply::Json(body)) => ([(header::CONTENT_TYPE, MEDIA_TYPE)], body.to_string()).into_response(),
         Ok(OperationReply::Stream { stream, history }) => stream.into_response(history, StreamFrame::Bare),
         Err(fault) => {
@@ -45,14 +36,9 @@ pub(super) async fn handle(
     }
 }
 
-async fn answer(
-    state: &CardState,
-    connection: Arc<Connection>,
-    path: &str,
-    request: Request,
-) -> Result<OperationReply, A2aError> {
+async fn answer(state: &CardState, path: &str, request: Request) -> Result<OperationReply, A2aError> {
     let (parts, body) = request.into_parts();
-    let caller = authenticate(&state.http, &parts.headers, &connection).await?;
+    let caller = authenticate(&state.http, &parts).await?;
     check_version(&parts.headers, parts.uri.query())?;
     let Some((agent, target)) = parse_path(&parts.method, path) else {
         let path: String = path.chars().take(120).collect();

@@ -1,14 +1,10 @@
 //! The binding JSON-RPC: `POST /a2a`.
 
-use std::sync::Arc;
-
-use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use contract::ErrorCode;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
-use service::connections::Connection;
 
 use super::card_routes::CardState;
 use super::errors::{A2aError, A2aErrorKind, traced};
@@ -23,14 +19,10 @@ use crate::params;
 use crate::request_trace;
 
 /// Performs one request. Errors have the status 200, unless the request was not read.
-pub(super) async fn handle(
-    State(state): State<CardState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    request: Request,
-) -> Response {
+pub(super) async fn handle(State(state): State<CardState>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let read = async {
-        let caller = authenticate(&state.http, &parts.headers, &connection).await?;
+        let caller = authenticate(&state.http, &parts).await?;
         let body = read_body(&state.http, body, &caller).await?;
         Ok::<_, ApiError>((caller, body))
     };

@@ -87,6 +87,7 @@ impl TaskFilter {
 }
 
 /// A page, which takes no more tasks once it is large.
+#[derive(Default)]
 struct TaskPage {
     tasks: Vec<Value>,
     bytes: usize,
@@ -147,11 +148,7 @@ pub(super) async fn list(
 }
 
 fn empty(filter: &TaskFilter) -> Value {
-    new_page().into_json(filter, 0, false)
-}
-
-fn new_page() -> TaskPage {
-    TaskPage { tasks: Vec::new(), bytes: 0, last: None, is_full: false }
+    TaskPage::default().into_json(filter, 0, false)
 }
 
 /// Lists the turns of one session from its log.
@@ -176,7 +173,7 @@ async fn list_turns(
     let selected = tasks.filter(|task| filter.selects(task.phase(), task.changed));
     let found = selected.map(|task| (PagePosition::new(task.changed, format!("{:020}", task.id.slot)), task));
     let (found, total, has_more) = filter.cut(found.collect());
-    let mut page = new_page();
+    let mut page = TaskPage::default();
     for (position, task) in found {
         page.push(position, Some(filter.to_json(&task)));
     }
@@ -207,7 +204,7 @@ async fn list_sessions(
     let loads = stream::iter(found)
         .map(|(position, session)| async move { (position, LoadedTask::load_newest(api, &session).await) });
     let mut loads = std::pin::pin!(loads.buffered(READS_AT_ONCE));
-    let mut page = new_page();
+    let mut page = TaskPage::default();
     while let Some((position, loaded)) = loads.next().await {
         let task = loaded?.map(|loaded| filter.to_json(&loaded.task));
         page.push(position, task);

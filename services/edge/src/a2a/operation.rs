@@ -1,7 +1,6 @@
 //! The operations of A2A, which both bindings share.
 
 use contract::ErrorCode;
-use contract::command::ControlReason;
 use serde_json::{Value, json};
 
 use super::card_routes::CardAddress;
@@ -13,7 +12,6 @@ use super::task_stream::TaskStream;
 use super::{card, list, send};
 use crate::access::ApiCaller;
 use crate::method::Method;
-use crate::params::UnvalidatedCommand;
 use crate::session_api::SessionApi;
 
 /// An operation with its parameters.
@@ -125,13 +123,7 @@ async fn cancel(
     if phase == TaskPhase::Submitted {
         return refuse(format!("task {id} waits for its turn: cancel the task that runs in its context first"));
     }
-    let reason = ControlReason { reason: Some(format!("task {id} was cancelled")) };
-    let command = UnvalidatedCommand::new(id.session.as_str(), "", true, reason)?;
-    match api.cancel_turn(caller, api.validate_command(caller, command).await?).await?.wait().await {
-        // It has ended meanwhile.
-        Err(error) if [ErrorCode::SessionEnded, ErrorCode::NotNow].contains(&error.code) => {}
-        outcome => drop(outcome?),
-    }
+    api.cancel_turn(caller, &id.session, format!("task {id} was cancelled")).await?;
     let loaded = LoadedTask::load(api, caller, &id).await?;
     Ok(OperationReply::Json(loaded.task.to_json(None, true)))
 }

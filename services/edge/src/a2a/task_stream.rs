@@ -1,11 +1,7 @@
 //! A task as it goes on: its state first, then the changes, until it is at rest.
 
-use std::convert::Infallible;
-use std::time::Duration;
-
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
-use futures::stream;
+use axum::response::Response;
+use axum::response::sse::Event;
 use serde_json::{Value, json};
 
 use super::errors::A2aError;
@@ -14,10 +10,8 @@ use super::task::{AgentTask, TaskUpdate};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::session_api::SessionApi;
+use crate::sse;
 use crate::turn::TurnStream;
-
-/// Pause between comments that keep an idle stream open through proxies.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// A task that is followed.
 #[derive(Debug)]
@@ -70,30 +64,15 @@ impl TaskStream {
 
     /// Sends the task and its changes as server-sent events, each in the frame of its binding.
     pub(super) fn into_response(self, history: Option<usize>, frame: StreamFrame) -> Response {
-        let first = json!({"task": self.task.to_json(history, true)});
-        let state = StreamState { stream: self, frame, ready: vec![first].into() };
-        let frames = stream::unfold(state, async |mut state| {
-            loop {
-                if let Some(body) = state.ready.pop_front() {
-                    return Some((Ok::<_, Infallible>(state.frame.event(body)), state));
-                }
-                match state.stream.next().await? {
-                    Ok(updates) => {
-                        let task = &state.stream.task;
-                        state.ready.extend(updates.iter().map(|update| task.update_to_json(update)));
-                    }
-                    Err(error) => return Some((Ok(state.frame.failure(&error.into())), state)),
-                }
-            }
-        });
-        Sse::new(frames).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+        let first = frame.event(json!({"task": self.task.to_json(history, true)}));
+        sse::unfold(vec![first], (self, frame), async |(mut stream, frame)| {
+            let events = match stream.next().await? {
+                Ok(updates) => updates.iter().map(|update| frame.event(stream.task.update_to_json(update))).collect(),
+                Err(error) => vec![frame.failure(&error.into())],
+            };
+            Some((events, (stream, frame)))
+        })
     }
-}
-
-struct StreamState {
-    stream: TaskStream,
-    frame: StreamFrame,
-    ready: std::collections::VecDeque<Value>,
 }
 
 /// What is around an event of a stream.

@@ -1,13 +1,13 @@
 //! Authentication of requests by token, origin and host. A web page that a user visits must not control their sessions.
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::HeaderMap;
 use contract::ErrorCode;
-use service::connections::{Connection, ConnectionLimits};
+use service::connections::Connection;
 
 use super::grant::{ApiCaller, Grant};
 use super::grants::Grants;
@@ -27,7 +27,7 @@ pub(crate) const SUBPROTOCOL: &str = "ailoop.v1";
 const BEARER_SUBPROTOCOL: &str = "ailoop.bearer.";
 
 /// Headers and origin of a request, as far as authentication needs them.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Credentials<'a> {
     pub(crate) authorization: CredentialHeader<'a>,
     /// `x-api-key`, which some SDKs send in place of `authorization`.
@@ -38,8 +38,8 @@ pub(crate) struct Credentials<'a> {
     pub(crate) origin: CredentialHeader<'a>,
     pub(crate) host: CredentialHeader<'a>,
     /// All headers, for the address that proxies say.
-    pub(crate) headers: Option<&'a HeaderMap>,
-    pub(crate) connection: Option<&'a Connection>,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) connection: &'a Connection,
 }
 
 impl<'a> Credentials<'a> {
@@ -52,16 +52,15 @@ impl<'a> Credentials<'a> {
             subprotocols: CredentialHeader::Absent,
             origin: header("origin"),
             host: header("host"),
-            headers: Some(headers),
-            connection: Some(connection),
+            headers,
+            connection,
         }
     }
 }
 
 /// A header that authentication reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CredentialHeader<'a> {
-    #[default]
     Absent,
     /// The only value of the header.
     Text(&'a str),
@@ -106,8 +105,6 @@ pub(crate) struct Authenticator {
     is_host_checked: bool,
     proxies: TrustedProxies,
     refusals: RefusalLog,
-    /// The pace of clients without a connection, which only tests have.
-    limits: ConnectionLimits,
 }
 
 impl Authenticator {
@@ -125,7 +122,6 @@ impl Authenticator {
             is_host_checked: listen.ip().is_loopback() || !config.allowed_hosts.is_empty(),
             proxies: TrustedProxies::parse(&config.trusted_proxies).map_err(EdgeStartError::BadConfig)?,
             refusals,
-            limits: config.connections,
         })
     }
 
@@ -156,27 +152,21 @@ impl Authenticator {
             Ok(grant) => Ok(self.to_caller(grant, &credentials)),
             Err(error) => {
                 self.refusals.note(self.address_of(&credentials), &error);
-                if let Some(connection) = credentials.connection {
-                    // Who guesses credentials is answered more slowly with each guess.
-                    let pause = connection.refusals().count(REFUSAL_REQUESTS, 0);
-                    tokio::time::sleep(pause.min(REFUSAL_PAUSE_MAX)).await;
-                }
+                // Who guesses credentials is answered more slowly with each guess.
+                let pause = credentials.connection.refusals().count(REFUSAL_REQUESTS, 0);
+                tokio::time::sleep(pause.min(REFUSAL_PAUSE_MAX)).await;
                 Err(error)
             }
         }
     }
 
     fn to_caller(&self, grant: Arc<Grant>, credentials: &Credentials<'_>) -> ApiCaller {
-        let address = self.address_of(credentials);
-        match credentials.connection {
-            Some(connection) => ApiCaller::new(grant, address, connection.id(), connection.pace()),
-            None => ApiCaller::new(grant, address, 0, &self.limits.new_pace()),
-        }
+        let (address, connection) = (self.address_of(credentials), credentials.connection);
+        ApiCaller::new(grant, address, connection.id(), connection.pace())
     }
 
     fn address_of(&self, credentials: &Credentials<'_>) -> IpAddr {
-        let peer = credentials.connection.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), Connection::address);
-        self.proxies.client_address(peer, credentials.headers)
+        self.proxies.client_address(credentials.connection.address(), credentials.headers)
     }
 
     /// Refuses web pages that may not use the edge, and names that a page could have made for its address.
@@ -241,7 +231,7 @@ fn unauthorized(message: String) -> Result<(), ApiError> {
 #[cfg(test)]
 mod tests {
     use configuration::Secret;
-    use service::connections::Connections;
+    use service::connections::{ConnectionLimits, Connections};
 
     use super::*;
 
@@ -253,6 +243,10 @@ mod tests {
         };
         let grants = Grants::new(&config).unwrap();
         Authenticator::new(&config, grants, RefusalLog::default(), listen.parse().unwrap()).unwrap()
+    }
+
+    fn connection() -> Arc<Connection> {
+        Connections::new(ConnectionLimits::default()).open("test", IpAddr::from([10, 0, 0, 1]))
     }
 
     fn header(text: Option<&str>) -> CredentialHeader<'_> {
@@ -272,7 +266,9 @@ mod tests {
         for (values, wanted) in rows {
             let found = CredentialHeader::from_values(values);
             assert_eq!(found, wanted, "{values:?}");
-            let authenticated = authenticator.authenticate(Credentials { host: found, ..Credentials::default() }).await;
+            let (headers, connection) = (HeaderMap::new(), connection());
+            let credentials = Credentials { host: found, ..Credentials::of_request(&headers, &connection) };
+            let authenticated = authenticator.authenticate(credentials).await;
             assert_eq!(authenticated.is_ok(), wanted != CredentialHeader::Unusable, "{values:?}");
         }
     }
@@ -296,10 +292,11 @@ mod tests {
             (Some("https://evil.example.org"), Some("evil.example.org"), false),
         ];
         for (origin, host, wanted) in rows {
+            let (headers, connection) = (HeaderMap::new(), connection());
             let authenticated = authenticator.authenticate(Credentials {
                 origin: header(origin),
                 host: header(host),
-                ..Credentials::default()
+                ..Credentials::of_request(&headers, &connection)
             });
             let authenticated = authenticated.await;
             assert_eq!(authenticated.is_ok(), wanted, "{origin:?} {host:?}");
@@ -309,12 +306,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn connection_that_guesses_credentials_is_answered_more_and_more_slowly() {
         let authenticator = authenticator(Some("s3cret"), "127.0.0.1:7070");
-        let connection = Connections::new(ConnectionLimits::default()).open("test", IpAddr::from([10, 0, 0, 1]));
+        let (headers, connection) = (HeaderMap::new(), connection());
         let authorization = header(Some("Bearer guess"));
         let mut waits = Vec::new();
         for _ in 0..100 {
             let sent = tokio::time::Instant::now();
-            let credentials = Credentials { authorization, connection: Some(&connection), ..Credentials::default() };
+            let credentials = Credentials { authorization, ..Credentials::of_request(&headers, &connection) };
             authenticator.authenticate(credentials).await.unwrap_err();
             waits.push(sent.elapsed().as_millis());
         }
@@ -322,7 +319,7 @@ mod tests {
         assert_eq!(connection.pace().count(1, 0), Duration::ZERO, "others behind the same proxy are read as before");
         let other = Connections::new(ConnectionLimits::default()).open("test", IpAddr::from([10, 0, 0, 2]));
         let authorization = header(Some("Bearer s3cret"));
-        let credentials = Credentials { authorization, connection: Some(&other), ..Credentials::default() };
+        let credentials = Credentials { authorization, ..Credentials::of_request(&headers, &other) };
         assert!(authenticator.authenticate(credentials).await.is_ok());
     }
 
@@ -341,10 +338,11 @@ mod tests {
         ];
         for (authorization, wanted) in rows {
             let host = header(Some("edge.example.org"));
+            let (headers, connection) = (HeaderMap::new(), connection());
             let authenticated = authenticator.authenticate(Credentials {
                 authorization: header(authorization),
                 host,
-                ..Credentials::default()
+                ..Credentials::of_request(&headers, &connection)
             });
             let authenticated = authenticated.await;
             assert_eq!(authenticated.is_ok(), wanted, "{authorization:?}");

@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use configuration::{Secret, TextFile};
 use contract::{ErrorCode, TenantId};
 use service::connections::ConnectionLimits;
+use service::contents;
 use service::health::Readiness;
 use subtle::ConstantTimeEq;
 
@@ -18,8 +18,6 @@ use super::tokens;
 use crate::api_error::ApiError;
 use crate::config::{EdgeConfig, EdgeStartError};
 
-/// Pause between two looks at the files.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Bytes of the file of keys.
 const KEYS_BYTES_MAX: u64 = 8 << 20;
 /// Name in the log of clients that show a token, or need none.
@@ -125,25 +123,9 @@ impl Grants {
         if self.sources.tokens_dir.is_none() && self.sources.keys_file.is_none() {
             return;
         }
-        let (mut seen, mut used) = (None, None);
-        loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            let sources = self.sources.clone();
-            match tokio::task::spawn_blocking(move || sources.read()).await {
-                Ok(Ok(found)) if used.as_ref() == Some(&found) => readiness.warn(None),
-                // A change counts when the next look finds the same: a file may be in the middle of being written.
-                Ok(Ok(found)) if seen.as_ref() == Some(&found) => match self.replace(&found) {
-                    Ok(()) => {
-                        readiness.warn(None);
-                        used = Some(found);
-                    }
-                    Err(reason) => readiness.warn(Some(&reason)),
-                },
-                Ok(Ok(found)) => seen = Some(found),
-                Ok(Err(reason)) => readiness.warn(Some(&reason)),
-                Err(error) => tracing::error!(%error, "the credentials could not be read"),
-            }
-        }
+        let sources = self.sources.clone();
+        let take = move |found: &Found| self.replace(found);
+        contents::follow(move || sources.read(), take, move |reason| readiness.warn(reason)).await;
     }
 
     /// Takes over what was read. A grant whose credential is gone is revoked.
@@ -219,6 +201,7 @@ mod tests {
     use std::fs;
 
     use contract::tool::sha256_hex;
+    use service::contents::LOOK_EVERY;
 
     use super::super::keys::generate_key;
     use super::*;

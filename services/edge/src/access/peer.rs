@@ -28,10 +28,10 @@ impl TrustedProxies {
 
     /// Returns the address of the client behind `peer`: the last one that no trusted proxy has. A client may have
     /// written those before it.
-    pub(super) fn client_address(&self, peer: IpAddr, headers: Option<&HeaderMap>) -> IpAddr {
+    pub(super) fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer;
-        let values = headers.into_iter().flat_map(|headers| headers.get_all(FORWARDED_FOR)).collect::<Vec<_>>();
-        let words = values.into_iter().rev().flat_map(|value| value.as_bytes().rsplit(|byte| *byte == b','));
+        let values = headers.get_all(FORWARDED_FOR).iter().rev();
+        let words = values.flat_map(|value| value.as_bytes().rsplit(|byte| *byte == b','));
         for word in words {
             if !self.contains(client) {
                 break;
@@ -82,12 +82,12 @@ mod tests {
             for value in forwarded {
                 headers.append(FORWARDED_FOR, HeaderValue::from_str(value).unwrap());
             }
-            let found = proxies.client_address(peer.parse().unwrap(), Some(&headers));
+            let found = proxies.client_address(peer.parse().unwrap(), &headers);
             assert_eq!(found.to_string(), wanted, "{peer} {forwarded:?}");
         }
         let mut headers = HeaderMap::new();
         headers.insert(FORWARDED_FOR, HeaderValue::from_static("1.1.1.1"));
-        let nobody = TrustedProxies::default().client_address("10.0.0.1".parse().unwrap(), Some(&headers));
+        let nobody = TrustedProxies::default().client_address("10.0.0.1".parse().unwrap(), &headers);
         assert_eq!(nobody.to_string(), "10.0.0.1", "no proxy is trusted by itself");
     }
 

@@ -1,16 +1,10 @@
 //! What the front end of `CopilotKit` asks its runtime for, beside runs: the agents, the history of a thread, and a stop.
 
-use std::sync::Arc;
-
-use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::HeaderMap;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use contract::ErrorCode;
-use contract::command::ControlReason;
 use serde_json::{Map, Value, json};
-use service::connections::Connection;
 
 use super::errors::to_response;
 use super::history;
@@ -24,17 +18,12 @@ use crate::access;
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
 use crate::method::Method;
-use crate::params::UnvalidatedCommand;
 use crate::request_trace;
 use crate::turn::{self, BegunTurn, TurnStart, TurnStream};
 
 /// Lists the agents for `GET /ag-ui/info`.
-pub(super) async fn info(
-    State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
-) -> Response {
-    match list(&state, &headers, &connection).await {
+pub(super) async fn info(State(state): State<HttpState>, parts: Parts) -> Response {
+    match list(&state, &parts).await {
         Ok(agents) => axum::Json(json!({
             "version": env!("CARGO_PKG_VERSION"), "mode": "sse", "agents": agents,
             "audioFileTranscriptionEnabled": false, "telemetryDisabled": true,
@@ -44,12 +33,8 @@ pub(super) async fn info(
     }
 }
 
-async fn list(
-    state: &HttpState,
-    headers: &HeaderMap,
-    connection: &Arc<Connection>,
-) -> Result<Map<String, Value>, ApiError> {
-    let caller = authenticate(state, headers, connection).await?;
+async fn list(state: &HttpState, parts: &Parts) -> Result<Map<String, Value>, ApiError> {
+    let caller = authenticate(state, parts).await?;
     state.api.authorize(&caller, Method::ListAgents, None).await?;
     let agents = state.api.list_agents(&caller).await?;
     let describe = |name: &str| json!({"name": name, "className": "HttpAgent", "description": name});
@@ -57,24 +42,15 @@ async fn list(
 }
 
 /// Shows a thread for `POST /ag-ui/agent/{agent}/connect`, and follows its turn if one runs.
-pub(super) async fn connect(
-    State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    request: Request,
-) -> Response {
+pub(super) async fn connect(State(state): State<HttpState>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let trace = request_trace::of_headers(&parts.headers);
-    let shown = show(&state, &parts.headers, connection, body);
+    let shown = show(&state, &parts, body);
     request_trace::run("ag_ui.connect", None, trace, shown).await.unwrap_or_else(|error| to_response(&error))
 }
 
-async fn show(
-    state: &HttpState,
-    headers: &HeaderMap,
-    connection: Arc<Connection>,
-    body: Body,
-) -> Result<Response, ApiError> {
-    let caller = authenticate(state, headers, &connection).await?;
+async fn show(state: &HttpState, parts: &Parts, body: Body) -> Result<Response, ApiError> {
+    let caller = authenticate(state, parts).await?;
     let api = &state.api;
     api.authorize(&caller, Method::GetTranscript, None).await?;
     access::authorize_part(&caller, Method::WatchSession)?;
@@ -102,12 +78,11 @@ async fn show(
 /// Cancels the turn of a thread for `POST /ag-ui/agent/{agent}/stop/{thread}`.
 pub(super) async fn stop(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
     Path((_agent, thread)): Path<(String, String)>,
-    headers: HeaderMap,
+    parts: Parts,
 ) -> Response {
-    let trace = request_trace::of_headers(&headers);
-    let stopped = stop_thread(&state, &headers, &connection, &thread);
+    let trace = request_trace::of_headers(&parts.headers);
+    let stopped = stop_thread(&state, &parts, &thread);
     match request_trace::run("ag_ui.stop", None, trace, stopped).await {
         Ok(stopped) => axum::Json(json!({"stopped": stopped})).into_response(),
         Err(error) => to_response(&error),
@@ -115,22 +90,10 @@ pub(super) async fn stop(
 }
 
 /// Returns whether there was something to stop.
-async fn stop_thread(
-    state: &HttpState,
-    headers: &HeaderMap,
-    connection: &Arc<Connection>,
-    thread: &str,
-) -> Result<bool, ApiError> {
-    let caller = authenticate(state, headers, connection).await?;
+async fn stop_thread(state: &HttpState, parts: &Parts, thread: &str) -> Result<bool, ApiError> {
+    let caller = authenticate(state, parts).await?;
     let api = &state.api;
     api.authorize(&caller, Method::CancelTurn, None).await?;
     let Some(session) = turn::find_named(api, &caller, thread).await? else { return Ok(false) };
-    let reason = ControlReason { reason: Some("stopped by its front end".to_owned()) };
-    let command = UnvalidatedCommand::new(session.id().as_str(), "", true, reason)?;
-    let command = api.validate_command(&caller, command).await?;
-    match async { api.cancel_turn(&caller, command).await?.wait().await }.await {
-        Ok(_) => Ok(true),
-        Err(error) if [ErrorCode::SessionEnded, ErrorCode::NotNow].contains(&error.code) => Ok(false),
-        Err(error) => Err(error),
-    }
+    api.cancel_turn(&caller, session.id(), "stopped by its front end".to_owned()).await
 }

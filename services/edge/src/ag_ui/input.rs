@@ -3,15 +3,13 @@
 use contract::client_tool::{ClientOutcome, ClientTool};
 use contract::limits::{NAME_BYTES_MAX, TOOL_CALLS_PER_REPLY_MAX};
 use contract::model::{Content, ImageUrl, Part, ToolCall};
-use contract::tool::EffectClass;
 use contract::{AgentId, ErrorCode, Json};
 use serde::Deserialize;
-use serde_json::json;
 
 use super::interrupt::ResumeEntry;
 use crate::api_error::ApiError;
 use crate::params;
-use crate::turn::{CallResult, ClientTurn, HistoryBuilder, TurnRequest, parse_call_id, result_text};
+use crate::turn::{CallResult, ClientTurn, HistoryBuilder, TurnRequest, client_tool, parse_call_id, result_text};
 
 /// Beginning of the ids of messages that hold results of the fleet. Clients bring them back with the others.
 pub(super) const RESULT_PREFIX: &str = "result_";
@@ -209,15 +207,8 @@ impl RunInput {
 
     fn client_tools(&self) -> Result<Vec<ClientTool>, ApiError> {
         let entries = self.tools.iter().flatten().enumerate();
-        let tools = entries.map(|(index, entry)| {
-            Ok(ClientTool {
-                name: params::parse(&format!("tools[{index}].name"), &entry.name)?,
-                description: entry.description.clone().unwrap_or_default(),
-                parameters: entry.parameters.clone().unwrap_or_else(|| Json::of(&json!({"type": "object"}))),
-                effect: EffectClass::default(),
-                timeout_ms: None,
-                max_output: None,
-            })
+        let tools = entries.map(|(index, ToolEntry { name, description, parameters })| {
+            client_tool(&format!("tools[{index}].name"), name, description.as_ref(), parameters.clone())
         });
         tools.collect()
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::api_error::ApiError;
 use crate::params;
-use crate::turn::call_id;
+use crate::turn::{GateQuestion, call_id};
 
 /// What a client shows to a person.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -58,14 +58,6 @@ struct Payload {
     answer: Option<String>,
 }
 
-/// The arguments of `ask_user`.
-#[derive(Debug, Default, Deserialize)]
-struct QuestionArguments {
-    question: String,
-    #[serde(default)]
-    choices: Vec<String>,
-}
-
 impl Interrupt {
     /// Describes a gate that opened.
     pub(super) fn of_event(session: &SessionId, opened: &GateOpened) -> Self {
@@ -107,7 +99,7 @@ impl Interrupt {
                 ("approval", "tool_call", message, call, approval(edited), metadata)
             }
             GateKind::Question => {
-                let asked: QuestionArguments = serde_json::from_value(arguments).unwrap_or_default();
+                let asked: GateQuestion = serde_json::from_value(arguments).unwrap_or_default();
                 let schema = json!({
                     "type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"],
                 });

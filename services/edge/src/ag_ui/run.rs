@@ -1,14 +1,10 @@
 //! A run: it begins a turn, or goes on with one by answers to its interrupts or results of the client's tools.
 
-use std::sync::Arc;
-
-use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::HeaderMap;
+use axum::http::request::Parts;
 use axum::response::Response;
 use contract::{AgentId, CallId, ErrorCode};
-use service::connections::Connection;
 
 use super::errors::to_response;
 use super::input::RunInput;
@@ -29,26 +25,15 @@ use crate::turn::{self, BegunTurn, RequestIdentity, SessionChoice, TurnStream};
 const NAME: &str = "ag_ui.run";
 
 /// Runs an agent for `POST /ag-ui/{agent}`.
-pub(super) async fn run(
-    State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    Path(agent): Path<String>,
-    request: Request,
-) -> Response {
+pub(super) async fn run(State(state): State<HttpState>, Path(agent): Path<String>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let trace = request_trace::of_headers(&parts.headers);
-    let answered = answer(&state, &parts.headers, connection, &agent, body);
+    let answered = answer(&state, &parts, &agent, body);
     request_trace::run(NAME, None, trace, answered).await.unwrap_or_else(|error| to_response(&error))
 }
 
-async fn answer(
-    state: &HttpState,
-    headers: &HeaderMap,
-    connection: Arc<Connection>,
-    agent: &str,
-    body: Body,
-) -> Result<Response, ApiError> {
-    let caller = authenticate(state, headers, &connection).await?;
+async fn answer(state: &HttpState, parts: &Parts, agent: &str, body: Body) -> Result<Response, ApiError> {
+    let caller = authenticate(state, parts).await?;
     let api = &state.api;
     turn::authorize_turns(api, &caller).await?;
     let agent = params::parse("agent", agent)?;

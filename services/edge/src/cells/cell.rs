@@ -33,23 +33,6 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// Starts the subscriptions of this replica on a bus, and loads the index of the edge's own tenant.
-    pub(crate) async fn open(
-        bus: Bus,
-        replica_id: &CommandId,
-        own: &TenantId,
-        limits: AdmissionLimits,
-        tasks: &Tasks,
-    ) -> Result<Self, BusError> {
-        Ok(Self {
-            command_waiters: CommandWaiters::start(bus.clone(), replica_id.clone(), tasks).await?,
-            accepted_names: Fresh::new(NAMES_AGE_MAX, NAMES_BYTES_MAX),
-            feeds: Feeds::new(bus.clone(), tasks.clone()),
-            tenants: Tenants::start(bus.clone(), own.clone(), limits, tasks.clone()),
-            bus,
-        })
-    }
-
     /// Loads the head of a session. Only the leader is believed if there is none.
     pub(crate) async fn load_head(&self, key: &SessionKey) -> Result<Option<Head>, BusError> {
         match self.bus.head(key, Read::Any).await? {
@@ -79,8 +62,16 @@ pub(crate) struct CellOpener {
 }
 
 impl CellOpener {
-    /// Opens a cell whose streams are those of the bus.
+    /// Opens a cell whose streams are those of the bus: it starts the subscriptions of this replica, and loads the
+    /// index of the edge's own tenant.
     pub(crate) async fn open(&self, bus: Bus) -> Result<Cell, BusError> {
-        Cell::open(bus, &self.replica_id, &self.own, self.limits, &self.tasks).await
+        let Self { replica_id, own, limits, tasks, .. } = self;
+        Ok(Cell {
+            command_waiters: CommandWaiters::start(bus.clone(), replica_id.clone(), tasks).await?,
+            accepted_names: Fresh::new(NAMES_AGE_MAX, NAMES_BYTES_MAX),
+            feeds: Feeds::new(bus.clone(), tasks.clone()),
+            tenants: Tenants::start(bus.clone(), own.clone(), *limits, tasks.clone()),
+            bus,
+        })
     }
 }

@@ -85,10 +85,9 @@ impl Cells {
         for connection in connections {
             let link = Arc::new(CellLink::new(connection.name.clone(), connection.is_owned));
             let (tell, first) = watch::channel(FirstTry::Running);
-            let (ending, runner, opener) = (opener.tasks.token(), link.clone(), opener.clone());
-            opener.tasks.clone().spawn("cell", async move {
-                ending.run_until_cancelled(runner.run(connection, &opener, tell)).await;
-            });
+            let (runner, opener) = (link.clone(), opener.clone());
+            let tasks = opener.tasks.clone();
+            tasks.spawn_until_end("cell", async move { runner.run(connection, &opener, tell).await });
             links.push(link);
             firsts.push(first);
         }
@@ -105,16 +104,13 @@ impl Cells {
             return Err(EdgeStartError::NoCell(first.unwrap_or_default()));
         }
         let cells = Self { inner: Arc::new(Inner { links, table, placements: Placements::default() }) };
-        let (ending, watched, reached) = (opener.tasks.token(), cells.clone(), opener.reached.clone());
+        let (watched, reached) = (cells.clone(), opener.reached.clone());
         cells.note_reached(&reached);
-        opener.tasks.spawn("reached cells", async move {
-            let watching = async {
-                loop {
-                    tokio::time::sleep(WATCH_INTERVAL).await;
-                    watched.note_reached(&reached);
-                }
-            };
-            ending.run_until_cancelled(watching).await;
+        opener.tasks.spawn_until_end("reached cells", async move {
+            loop {
+                tokio::time::sleep(WATCH_INTERVAL).await;
+                watched.note_reached(&reached);
+            }
         });
         Ok(cells)
     }

@@ -6,13 +6,12 @@ use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::Response;
-use contract::ErrorCode;
 use service::connections::Connection;
 
 use super::status::to_status;
 use crate::access::{ApiCaller, Authenticator, CredentialHeader, Credentials};
 use crate::api_error::ApiError;
-use crate::client_request;
+use crate::client_request::{accept, connection_of};
 
 /// Bytes that an idle connection takes, as measured by `tests/suite/idle_memory.rs`, with a margin.
 const CONNECTION_BYTES: usize = 40 << 10;
@@ -25,16 +24,16 @@ pub(crate) async fn authenticate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let connection = request.extensions().get::<Arc<Connection>>().cloned();
+    let connection = connection_of(request.extensions()).cloned();
     if request.uri().path().starts_with(HEALTH_PATH) {
-        if let Some(connection) = connection {
+        if let Ok(connection) = connection {
             connection.pace().turn().await;
         }
         return next.run(request).await;
     }
     let caller = match connection {
-        Some(connection) => find_caller(&authenticator, request.headers(), &connection).await,
-        None => Err(ApiError::new(ErrorCode::Internal, "the request has no connection")),
+        Ok(connection) => find_caller(&authenticator, request.headers(), &connection).await,
+        Err(error) => Err(error),
     };
     match caller {
         Ok(caller) => {
@@ -52,7 +51,7 @@ async fn find_caller(
 ) -> Result<ApiCaller, ApiError> {
     let credentials = Credentials { host: CredentialHeader::Absent, ..Credentials::of_request(headers, connection) };
     let caller = authenticator.authenticate(credentials).await?;
-    client_request::accept(connection, CONNECTION_BYTES, "grpc")?;
+    accept(connection, CONNECTION_BYTES, "grpc")?;
     caller.pace.turn().await;
     Ok(caller)
 }

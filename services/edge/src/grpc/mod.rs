@@ -8,16 +8,20 @@ mod status;
 mod stream;
 
 use contract::ErrorCode;
+use contract::command::ControlReason;
 use tonic::{Request, Response, Status};
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
+use crate::commands::CommandVerb;
 use crate::invoke;
 use crate::method::Method;
+use crate::params::UnvalidatedCommand;
 use crate::request_trace;
 use crate::session_api::{ReachedSession, SessionApi};
 
 pub(crate) use authentication::authenticate;
+use replies::wait_for_command;
 pub(crate) use status::{add_error_code, to_status};
 
 /// Serves the gRPC methods with the [`SessionApi`].
@@ -53,6 +57,22 @@ impl GrpcService {
         let run =
             async |api: &SessionApi, caller: &ApiCaller, reached| read(api, caller, &invoke::named(reached)?).await;
         self.run(method, session, request, run).await
+    }
+
+    /// Sends a command that has nothing but a reason.
+    async fn control(
+        &self,
+        method: Method,
+        verb: CommandVerb<ControlReason>,
+        request: &Request<proto::ControlRequest>,
+    ) -> Result<Response<proto::CommandReply>, Status> {
+        let message = request.get_ref();
+        self.call(method, &message.session_id, request, async |api, caller| {
+            let body = ControlReason { reason: Some(message.reason.clone()).filter(|reason| !reason.is_empty()) };
+            let command = UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
+            wait_for_command(api.submit(caller, verb, command).await?).await
+        })
+        .await
     }
 
     async fn run<M, T>(

@@ -1,12 +1,12 @@
 //! Conversion of messages to parameters.
 
-use contract::command::{ControlReason, Start};
+use contract::command::Start;
 use contract::model::Content;
 use contract::{ClientTool, Json, Timestamp};
 use serde_json::{Map, Value};
 
 use crate::api_error::ApiError;
-use crate::params::{self, CommandRequest, UnvalidatedCommand};
+use crate::params;
 
 pub(super) fn parse_dead_letter(message: &proto::DeadRequest) -> Result<params::DeadLetterParams, ApiError> {
     Ok(params::DeadLetterParams {
@@ -37,12 +37,6 @@ pub(super) fn parse_options(options_json: &str) -> Result<Map<String, Value>, Ap
         text => serde_json::from_str(text)
             .map_err(|error| ApiError::bad_request(format!("`options_json` must be a JSON object: {error}"))),
     }
-}
-
-pub(super) fn parse_control(message: &proto::ControlRequest) -> Result<CommandRequest<ControlReason>, ApiError> {
-    let reason = Some(message.reason.clone()).filter(|reason| !reason.is_empty());
-    UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, ControlReason { reason })?
-        .validate()
 }
 
 /// Parses the tools that a message brings; an empty text means that they stay as they are.

@@ -1,10 +1,9 @@
 //! The methods of the service.
 
 use bus::Depth;
-use contract::ErrorCode;
 use contract::client_tool::{AnswerToolCall, OpenClientCall};
-use contract::command::{Answer, AnswerDecision, Configure, MessageMode, SendUserMessage};
-use contract::commit::{OpenGate, Phase};
+use contract::command::{Answer, Configure, SendUserMessage};
+use contract::commit::OpenGate;
 use proto::sessions_server::Sessions as Service;
 use tonic::{Request, Response, Status};
 
@@ -14,11 +13,10 @@ use super::replies::{
     to_session_info, to_tool_info, wait_for_command,
 };
 use super::requests::{
-    parse_client_tools, parse_content, parse_control, parse_dead_letter, parse_optional_json, parse_options,
-    parse_since, parse_start,
+    parse_client_tools, parse_content, parse_dead_letter, parse_optional_json, parse_options, parse_since, parse_start,
 };
 use super::stream::{NotificationStream, stream_notifications};
-use crate::api_error::ApiError;
+use crate::commands;
 use crate::method::Method;
 use crate::params::{
     self, DescribeAgentParams, ListSessionsParams, TestReplyParams, TryToolParams, UnvalidatedCommand, WatchParams,
@@ -32,13 +30,8 @@ impl Service for GrpcService {
     async fn start(&self, request: Request<proto::StartRequest>) -> Result<Response<proto::CommandReply>, Status> {
         let message = request.get_ref();
         self.call(Method::StartSession, &message.session_id, &request, async |api, caller| {
-            let command = UnvalidatedCommand::new(
-                &message.session_id,
-                &message.command_id,
-                !message.no_wait,
-                parse_start(message)?,
-            )?;
-            let command = api.validate_command(caller, command).await?;
+            let body = parse_start(message)?;
+            let command = UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
             wait_for_command(Box::pin(api.start(caller, command)).await?).await
         })
         .await
@@ -47,58 +40,38 @@ impl Service for GrpcService {
     async fn send(&self, request: Request<proto::SendRequest>) -> Result<Response<proto::CommandReply>, Status> {
         let message = request.get_ref();
         self.call(Method::SendMessage, &message.session_id, &request, async |api, caller| {
-            let mode = if message.mode.is_empty() {
-                MessageMode::default()
-            } else {
-                params::parse_word("mode", &message.mode)?
-            };
+            let mode = params::parse_optional_word("mode", &message.mode)?.unwrap_or_default();
             let body = SendUserMessage {
                 client_tools: parse_client_tools(&message.client_tools_json)?,
                 ..SendUserMessage::new(parse_content(&message.text, &message.content_json)?, mode)
             };
             let command = UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
-            let command = api.validate_command(caller, command).await?;
-            wait_for_command(api.send(caller, command).await?).await
+            wait_for_command(api.submit(caller, commands::SEND, command).await?).await
         })
         .await
     }
 
     async fn pause(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        self.call(Method::PauseSession, &request.get_ref().session_id, &request, async |api, caller| {
-            wait_for_command(api.pause(caller, parse_control(request.get_ref())?).await?).await
-        })
-        .await
+        self.control(Method::PauseSession, commands::PAUSE, &request).await
     }
 
     async fn resume(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        self.call(Method::ResumeSession, &request.get_ref().session_id, &request, async |api, caller| {
-            wait_for_command(api.resume(caller, parse_control(request.get_ref())?).await?).await
-        })
-        .await
+        self.control(Method::ResumeSession, commands::RESUME, &request).await
     }
 
     async fn stop(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        self.call(Method::StopSession, &request.get_ref().session_id, &request, async |api, caller| {
-            wait_for_command(api.stop(caller, parse_control(request.get_ref())?).await?).await
-        })
-        .await
+        self.control(Method::StopSession, commands::STOP, &request).await
     }
 
     async fn cancel_turn(
         &self,
         request: Request<proto::ControlRequest>,
     ) -> Result<Response<proto::CommandReply>, Status> {
-        self.call(Method::CancelTurn, &request.get_ref().session_id, &request, async |api, caller| {
-            wait_for_command(api.cancel_turn(caller, parse_control(request.get_ref())?).await?).await
-        })
-        .await
+        self.control(Method::CancelTurn, commands::CANCEL_TURN, &request).await
     }
 
     async fn clear(&self, request: Request<proto::ControlRequest>) -> Result<Response<proto::CommandReply>, Status> {
-        self.call(Method::ClearSession, &request.get_ref().session_id, &request, async |api, caller| {
-            wait_for_command(api.clear(caller, parse_control(request.get_ref())?).await?).await
-        })
-        .await
+        self.control(Method::ClearSession, commands::CLEAR, &request).await
     }
 
     async fn configure(
@@ -111,8 +84,7 @@ impl Service for GrpcService {
             configure.model = Some(message.model.clone()).filter(|model| !model.is_empty()).or(configure.model);
             let command =
                 UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, configure)?;
-            let command = api.validate_command(caller, command).await?;
-            wait_for_command(api.configure(caller, command).await?).await
+            wait_for_command(api.submit(caller, commands::CONFIGURE, command).await?).await
         })
         .await
     }
@@ -120,18 +92,16 @@ impl Service for GrpcService {
     async fn answer(&self, request: Request<proto::AnswerRequest>) -> Result<Response<proto::CommandReply>, Status> {
         let message = request.get_ref();
         self.call(Method::AnswerGate, &message.session_id, &request, async |api, caller| {
-            let decision: AnswerDecision = params::parse_word("decision", &message.decision)?;
             let body = Answer {
+                decision: params::parse_word("decision", &message.decision)?,
                 gate: params::parse("gate", &message.gate)?,
                 arguments_sha256: message.arguments_sha256.clone(),
-                decision,
                 arguments: parse_optional_json(&message.arguments_json)?,
                 content: message.content.clone(),
                 note: Some(message.note.clone()).filter(|note| !note.is_empty()),
             };
             let command = UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
-            let command = api.validate_command(caller, command).await?;
-            wait_for_command(api.answer(caller, command).await?).await
+            wait_for_command(api.submit(caller, commands::ANSWER, command).await?).await
         })
         .await
     }
@@ -148,8 +118,7 @@ impl Service for GrpcService {
                 content: message.content.clone(),
             };
             let command = UnvalidatedCommand::new(&message.session_id, &message.command_id, !message.no_wait, body)?;
-            let command = api.validate_command(caller, command).await?;
-            wait_for_command(api.answer_call(caller, command).await?).await
+            wait_for_command(api.submit(caller, commands::ANSWER_CALL, command).await?).await
         })
         .await
     }
@@ -173,9 +142,7 @@ impl Service for GrpcService {
     async fn history(&self, request: Request<proto::SessionRequest>) -> Result<Response<proto::HistoryReply>, Status> {
         self.read(Method::GetHistory, &request.get_ref().session_id, &request, async |api, caller, session| {
             let history = api.get_history(caller, session).await?;
-            let messages_json = serde_json::to_string(&history.messages)
-                .map_err(|error| ApiError::new(ErrorCode::Internal, error.to_string()))?;
-            Ok(proto::HistoryReply { messages_json, seq: history.seq })
+            Ok(proto::HistoryReply { messages_json: to_json(&history.messages)?, seq: history.seq })
         })
         .await
     }
@@ -213,20 +180,15 @@ impl Service for GrpcService {
     async fn list(&self, request: Request<proto::ListRequest>) -> Result<Response<proto::ListReply>, Status> {
         let message = request.get_ref();
         self.call(Method::ListSessions, "", &request, async |api, caller| {
-            let phase: Option<Phase> =
-                if message.phase.is_empty() { None } else { Some(params::parse_word("phase", &message.phase)?) };
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
             let params = ListSessionsParams {
-                phase,
+                phase: params::parse_optional_word("phase", &message.phase)?,
                 limit,
                 cursor: params::parse_optional("cursor", &message.cursor)?,
                 agent: params::parse_optional("agent", &message.agent)?,
                 model: Some(message.model.clone()).filter(|model| !model.is_empty()),
                 since: parse_since(&message.since)?,
-                stop_reason: match message.stop_reason.as_str() {
-                    "" => None,
-                    text => Some(params::parse_word("stop_reason", text)?),
-                },
+                stop_reason: params::parse_optional_word("stop_reason", &message.stop_reason)?,
                 text: Some(message.text.clone()).filter(|text| !text.is_empty()),
                 is_waiting: message.is_waiting,
                 is_failed: message.is_failed,
@@ -311,10 +273,7 @@ impl Service for GrpcService {
     ) -> Result<Response<proto::ListGatesReply>, Status> {
         let message = request.get_ref();
         self.call(Method::ListGates, &message.session_id, &request, async |api, caller| {
-            let session_id = match message.session_id.as_str() {
-                "" => None,
-                text => Some(params::parse_session_id(text)?),
-            };
+            let session_id = params::parse_optional("session_id", &message.session_id)?;
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
             let PendingList { pending, missing_cells } =
                 api.list_pending::<OpenGate>(caller, &params::ListPendingParams { session_id, limit }).await?;
@@ -418,10 +377,7 @@ impl Service for GrpcService {
     ) -> Result<Response<proto::ListDeadReply>, Status> {
         let message = request.get_ref();
         self.call(Method::ListDeadLetters, &message.session_id, &request, async |api, caller| {
-            let session_id = match message.session_id.as_str() {
-                "" => None,
-                text => Some(params::parse_session_id(text)?),
-            };
+            let session_id = params::parse_optional("session_id", &message.session_id)?;
             let (dead, missing_cells) =
                 api.list_dead_letters(caller, &params::ListDeadLettersParams { session_id }).await?;
             Ok(proto::ListDeadReply { json: to_json(&dead)?, missing_cells: to_names(missing_cells) })
@@ -464,8 +420,7 @@ impl Service for GrpcService {
         self.read(Method::WatchSession, &message.session_id, &request, async |api, caller, session| {
             let session_id = session.id().clone();
             let watch = WatchParams { session_id, from_seq: message.from_seq, no_chunks: message.no_chunks };
-            let (_, events) = api.open_stream(caller, session, &watch).await?;
-            Ok(stream_notifications(events))
+            Ok(stream_notifications(api.open_stream(caller, session, &watch).await?))
         })
         .await
     }

@@ -1,10 +1,7 @@
 //! A session as server-sent events.
 
-use std::convert::Infallible;
-use std::time::Duration;
-
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
+use axum::response::sse::Event;
 use contract::ErrorCode;
 use futures::{Stream, stream};
 
@@ -16,12 +13,10 @@ use crate::method::Method;
 use crate::params::{self, WatchParams};
 use crate::request_trace;
 use crate::session_api::SessionApi;
+use crate::sse;
 use crate::watch::WATCH_FAILED;
 use crate::watch::event_stream::EventStream;
 use crate::watch::viewer_event::ViewerEvent;
-
-/// Pause between comments that keep an idle stream open through proxies.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Answers with the events of a session, or with the error of the watch.
 pub(super) async fn respond(api: &SessionApi, request: ClientRequest) -> Response {
@@ -34,19 +29,17 @@ pub(super) async fn respond(api: &SessionApi, request: ClientRequest) -> Respons
     })
     .await;
     match opened {
-        Ok((_, events)) => {
-            Sse::new(to_events(events)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
-        }
+        Ok(events) => sse::respond(to_events(events)),
         Err(error) => to_response(&error),
     }
 }
 
-fn to_events(events: EventStream) -> impl Stream<Item = Result<Event, Infallible>> {
+fn to_events(events: EventStream) -> impl Stream<Item = Event> {
     stream::unfold(Some(events), async |events| {
         let events = events?;
         match events.next().await {
-            Ok(event) => Some((Ok(to_event(&event)), Some(events))),
-            Err(end) => end.error().map(|error| (Ok(to_error_event(&error)), None)),
+            Ok(event) => Some((to_event(&event), Some(events))),
+            Err(end) => end.error().map(|error| (to_error_event(&error), None)),
         }
     })
 }

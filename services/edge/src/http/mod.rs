@@ -89,7 +89,7 @@ async fn respond(api: &SessionApi, route: &Route, request: ClientRequest) -> Res
 /// A command that is stored and not handled yet was accepted, and a new session was created.
 fn to_success(route: &Route, result: &Json) -> Response {
     let json = [(header::CONTENT_TYPE, "application/json")];
-    if !route.is_command() {
+    if !route.method.is_command() {
         return (json, result.get().to_owned()).into_response();
     }
     let reply: CommandOutcome = serde_json::from_str(result.get()).unwrap_or_default();

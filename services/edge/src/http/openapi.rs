@@ -87,7 +87,7 @@ fn responses(route: &Route) -> Value {
     let mut responses = Map::new();
     if let Some(result) = result_of(route.method) {
         let content = json!({"application/json": {"schema": reference(result)}});
-        if route.is_command() {
+        if route.method.is_command() {
             let done = if route.method == Method::StartSession { "201" } else { "200" };
             responses.insert(done.to_owned(), json!({"description": "The commit is in the log.", "content": content}));
             let stored = "The command is stored, and will be handled.";

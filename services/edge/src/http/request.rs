@@ -1,14 +1,10 @@
 //! A request over HTTP: who sends it, and its parameters from path, query, headers and body as one object.
 
-use std::sync::Arc;
-
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use contract::ErrorCode;
 use contract::trace::TraceContext;
 use serde_json::{Map, Value};
-use service::connections::Connection;
 
 use super::route::{FieldKind, HttpVerb, Route};
 use crate::access::ApiCaller;
@@ -31,10 +27,7 @@ impl ClientRequest {
     /// Authenticates a request before its body is read, and gathers its parameters.
     pub(super) async fn read(state: &HttpState, route: &Route, request: Request) -> Result<Self, ApiError> {
         let (mut parts, body) = request.into_parts();
-        let connection = parts.extensions.get::<Arc<Connection>>().cloned();
-        let connection =
-            connection.ok_or_else(|| ApiError::new(ErrorCode::Internal, "the request has no connection"))?;
-        let caller = authenticate(state, &parts.headers, &connection).await?;
+        let caller = authenticate(state, &parts).await?;
         let variables = path_variables(&mut parts).await?;
         let trace = request_trace::of_headers(&parts.headers);
         let mut params = match route.verb {

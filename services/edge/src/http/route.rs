@@ -43,11 +43,6 @@ impl Route {
             name => (name, FieldKind::Id),
         })
     }
-
-    /// Whether it sends a command to a session.
-    pub(super) fn is_command(&self) -> bool {
-        self.fields.iter().any(|field| field.name == "command_id") && self.path.starts_with("/v1/sessions")
-    }
 }
 
 /// A parameter of a method.

@@ -12,6 +12,7 @@ use tokio::sync::broadcast;
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
+use crate::turn::GateQuestion;
 
 /// Bytes of arguments that a form shows. A person must see all that they approve, so longer ones are answered elsewhere.
 const FORM_BYTES_MAX: usize = 16 << 10;
@@ -75,19 +76,13 @@ pub(super) fn describe(gate: &OpenGate) -> String {
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
-struct Question {
-    question: String,
-    #[serde(default)]
-    choices: Vec<String>,
-}
-
-fn question(arguments: &str) -> Question {
-    serde_json::from_str(arguments).unwrap_or_else(|_| Question { question: arguments.to_owned(), choices: Vec::new() })
+fn question(arguments: &str) -> GateQuestion {
+    serde_json::from_str(arguments)
+        .unwrap_or_else(|_| GateQuestion { question: arguments.to_owned(), choices: Vec::new() })
 }
 
 fn question_form(agent: &str, arguments: &str) -> (String, Value) {
-    let Question { question, choices } = question(arguments);
+    let GateQuestion { question, choices } = question(arguments);
     let choices = if choices.is_empty() { String::new() } else { format!("\nFor example: {}", choices.join(" | ")) };
     let answer = json!({"type": "string", "title": "Answer", "minLength": 1});
     let schema = json!({"type": "object", "properties": {"answer": answer}, "required": ["answer"]});

@@ -4,8 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Extension, Request, State};
-use axum::http::request::Parts;
+use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Router, routing::post};
@@ -16,7 +15,6 @@ use rmcp::model::ClientCapabilities;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
 use serde_json::json;
-use service::connections::Connection;
 
 use super::catalogue::methods_of;
 use super::elicitation::{Dismissals, can_fill_forms};
@@ -26,7 +24,7 @@ use super::session_tool::SessionTool;
 use super::sessions::ClientSessions;
 use crate::access::{self, Credentials, Scope};
 use crate::api_error::ApiError;
-use crate::client_request::{HttpState, authenticate, read_body};
+use crate::client_request::{HttpState, authenticate, connection_of, read_body};
 use crate::method::Method;
 use crate::params;
 use crate::request_trace;
@@ -75,35 +73,20 @@ pub(crate) fn routes(http: HttpState) -> Router {
     Router::new().route("/mcp", endpoint.clone()).route("/mcp/", endpoint).with_state(state)
 }
 
-async fn answer(
-    State(state): State<McpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    request: Request,
-) -> Response {
-    let (parts, body) = request.into_parts();
-    match serve(state, connection, parts, body).await {
-        Ok(response) => response,
-        Err(refusal) => refusal.into_response(),
-    }
-}
-
 /// Neither era needs the other verbs: a client follows a call on the stream of its request, and sessions of the transport
 /// keep nothing that could be deleted.
 async fn only_post() -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, [(header::ALLOW, "POST")], "/mcp takes POST only\n").into_response()
 }
 
-async fn serve(
-    state: McpState,
-    connection: Arc<Connection>,
-    parts: Parts,
-    body: Body,
-) -> Result<Response, HttpRefusal> {
+async fn answer(State(state): State<McpState>, request: Request) -> Result<Response, HttpRefusal> {
     let McpState { http, dismissals } = state;
-    let caller = match authenticate(&http, &parts.headers, &connection).await {
+    let (parts, body) = request.into_parts();
+    let credentials = Credentials::of_request(&parts.headers, connection_of(&parts.extensions)?);
+    let caller = match authenticate(&http, &parts).await {
         Ok(caller) => caller,
         // The protocol has a status of its own for web pages that may not connect.
-        Err(error) if http.authenticator.check_page(&Credentials::of_request(&parts.headers, &connection)).is_err() => {
+        Err(error) if http.authenticator.check_page(&credentials).is_err() => {
             return Err(HttpRefusal { status: StatusCode::FORBIDDEN, ..HttpRefusal::from(error) });
         }
         Err(error) => return Err(error.into()),

@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
+use contract::SessionId;
 use contract::commit::OpenGate;
-use contract::event::StopReason;
 use contract::spent::Spent;
-use contract::{ErrorCode, SessionId};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
@@ -18,10 +17,10 @@ const SHOWN_BYTES_MAX: usize = 2 << 10;
 
 /// Returns the result of a turn that ended. `streamed` is the text of its last step.
 pub(super) fn of_turn(session: &SessionId, end: &TurnEnd, streamed: String) -> CallToolResult {
-    if let Some(error) = failure(end, !streamed.is_empty()) {
+    let answer = if end.final_response.is_empty() { streamed } else { end.final_response.clone() };
+    if let Some(error) = end.failure(!answer.is_empty()) {
         return of_error(&error, Some(session));
     }
-    let answer = if end.final_response.is_empty() { streamed } else { end.final_response.clone() };
     let mut content = json!({
         "session_id": session, "state": "ended", "stop_reason": end.stop_reason, "answer": answer,
         "usage": usage(&end.spent),
@@ -71,16 +70,6 @@ fn result(text: String, content: Value, is_error: bool) -> CallToolResult {
     result.structured_content = Some(content);
     result.is_error = Some(is_error);
     result
-}
-
-/// Returns the error of a turn that has no answer. A turn that a limit or a person ended has what it wrote so far.
-fn failure(end: &TurnEnd, has_text: bool) -> Option<ApiError> {
-    if end.stop_reason == StopReason::Error {
-        let (code, message) = end.error.clone().unwrap_or((ErrorCode::Internal, "the turn failed".to_owned()));
-        return Some(ApiError::new(code, message));
-    }
-    let is_stopped = end.stop_reason == StopReason::Stopped && !has_text && end.final_response.is_empty();
-    is_stopped.then(|| ApiError::new(ErrorCode::SessionEnded, "the session was stopped before it answered"))
 }
 
 fn usage(spent: &Spent) -> Value {

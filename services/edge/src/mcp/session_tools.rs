@@ -101,7 +101,7 @@ async fn wait_for_rest(
     until: Instant,
 ) -> Result<(), ApiError> {
     let watch = WatchParams { session_id: summary.session_id.clone(), from_seq: summary.seq + 1, no_chunks: true };
-    let (_, events) = call.api.open_stream(&call.caller, session, &watch).await?;
+    let events = call.api.open_stream(&call.caller, session, &watch).await?;
     let rest = [Topic::TurnCompleted, Topic::SessionEnded, Topic::GateOpened, Topic::StatusPaused];
     let waited = async {
         while let Ok(event) = events.next().await {

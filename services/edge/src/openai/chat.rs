@@ -37,7 +37,7 @@ async fn answer(api: &SessionApi, call: TurnCall) -> Result<Response, ApiError> 
     let turn = TurnStream::open(api, &caller, &begun, request.stream == Some(true)).await?;
     let reply = ChatReply::new(&request, &begun, clock::now());
     if request.stream == Some(true) {
-        return Ok(chat_reply::stream(reply, turn).into_response());
+        return Ok(chat_reply::stream(reply, turn));
     }
     Ok(axum::Json(chat_reply::collect(reply, turn).await?).into_response())
 }

@@ -1,25 +1,22 @@
 //! The answer to a request for a chat completion, at once or as it streams.
 
 use std::collections::BTreeSet;
-use std::convert::Infallible;
-use std::time::Duration;
 
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::Response;
+use axum::response::sse::Event;
 use contract::client_tool::Performer;
-use contract::event::{ClientCallOpened, StopReason};
+use contract::event::ClientCallOpened;
 use contract::model::FinishReason;
 use contract::spent::Spent;
-use contract::{CallId, ErrorCode, SessionId, Timestamp};
-use futures::{Stream, stream};
+use contract::{CallId, SessionId, Timestamp};
 use serde_json::{Value, json};
 
 use super::chat_request::ChatRequest;
 use super::errors::to_body;
 use crate::api_error::ApiError;
+use crate::sse;
 use crate::turn::{BegunTurn, TurnEnd, TurnPart, TurnStream, call_id, name_for_client};
 
-/// Pause between comments that reset the time-outs of clients.
-pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Stands between the texts of two steps.
 const BETWEEN_STEPS: &str = "\n\n";
 
@@ -151,7 +148,7 @@ pub(super) async fn collect(mut reply: ChatReply, mut turn: TurnStream) -> Resul
             | TurnPart::GateClosed(_) => {}
         }
     };
-    if let Some(error) = end.as_ref().and_then(|end| failure(end, !text.is_empty())) {
+    if let Some(error) = end.as_ref().and_then(|end| end.failure(!text.is_empty())) {
         return Err(error);
     }
     let mut message = json!({"role": "assistant", "content": text, "refusal": null});
@@ -170,54 +167,37 @@ pub(super) async fn collect(mut reply: ChatReply, mut turn: TurnStream) -> Resul
     }))
 }
 
-/// A stream in its progress.
-enum Progress {
-    /// The first chunk, which names the role, has not gone out.
-    First(Box<(ChatReply, TurnStream)>),
-    Running(Box<(ChatReply, TurnStream)>),
-    /// Frames that are left after the end of the turn.
-    Rest(std::vec::IntoIter<String>),
+/// Streams the answer as server-sent events. The first one names the role.
+pub(super) fn stream(reply: ChatReply, turn: TurnStream) -> Response {
+    let role = reply.delta(&json!({"role": "assistant", "content": ""}), None);
+    let first = Event::default().data(role.to_string());
+    sse::unfold(vec![first], Some(Box::new((reply, turn))), async |state| {
+        let (frames, state) = next_frames(state?).await;
+        Some((frames.into_iter().map(|frame| Event::default().data(frame)).collect(), state))
+    })
 }
 
-/// Streams the answer as server-sent events.
-pub(super) fn stream(
-    reply: ChatReply,
-    turn: TurnStream,
-) -> Sse<axum::response::sse::KeepAliveStream<impl Stream<Item = Result<Event, Infallible>>>> {
-    let frames = stream::unfold(Progress::First(Box::new((reply, turn))), async |progress| {
-        let (frame, next) = match progress {
-            Progress::First(state) => {
-                let frame = state.0.delta(&json!({"role": "assistant", "content": ""}), None).to_string();
-                (frame, Progress::Running(state))
-            }
-            Progress::Running(state) => next_frame(state).await,
-            Progress::Rest(mut frames) => (frames.next()?, Progress::Rest(frames)),
-        };
-        Some((Ok(Event::default().data(frame)), next))
-    });
-    Sse::new(frames).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
-}
-
-async fn next_frame(mut state: Box<(ChatReply, TurnStream)>) -> (String, Progress) {
+/// Waits for the next frames. Nothing is left of the state once they are the last ones.
+async fn next_frames(mut state: Box<(ChatReply, TurnStream)>) -> (Vec<String>, Option<Box<(ChatReply, TurnStream)>>) {
     let (reply, turn) = &mut *state;
     loop {
         let part = match turn.next().await {
             Ok(part) => part,
-            Err(error) => return (to_body(&error).to_string(), Progress::Rest(Vec::new().into_iter())),
+            Err(error) => return (vec![to_body(&error).to_string()], None),
         };
         if reply.note(&part) {
-            let calls = reply.delta(&json!({"tool_calls": reply.tool_calls()}), None).to_string();
-            return (calls, Progress::Rest(last_frames(reply, "tool_calls", &Spent::default())));
+            let mut frames = vec![reply.delta(&json!({"tool_calls": reply.tool_calls()}), None).to_string()];
+            frames.extend(last_frames(reply, "tool_calls", &Spent::default()));
+            return (frames, None);
         }
         let delta = match part {
             TurnPart::Text { step, delta } => json!({"content": reply.set_apart(step, delta)}),
             TurnPart::Reasoning { delta, .. } => json!({"reasoning_content": delta}),
             TurnPart::End(end) => {
-                if let Some(error) = failure(&end, reply.last_step.is_some()) {
-                    return (to_body(&error).to_string(), Progress::Rest(Vec::new().into_iter()));
+                if let Some(error) = end.failure(reply.last_step.is_some()) {
+                    return (vec![to_body(&error).to_string()], None);
                 }
-                let mut frames = last_frames(reply, reply.finish_reason(&end), &end.spent);
-                return (frames.next().unwrap_or_default(), Progress::Rest(frames));
+                return (last_frames(reply, reply.finish_reason(&end), &end.spent), None);
             }
             TurnPart::ReplyEnd { .. }
             | TurnPart::Call(_)
@@ -226,28 +206,18 @@ async fn next_frame(mut state: Box<(ChatReply, TurnStream)>) -> (String, Progres
             | TurnPart::GateOpened(_)
             | TurnPart::GateClosed(_) => continue,
         };
-        return (reply.delta(&delta, None).to_string(), Progress::Running(state));
+        return (vec![reply.delta(&delta, None).to_string()], Some(state));
     }
 }
 
 /// Returns the frames that end a stream. Nothing may follow the usage but the word of the end.
-fn last_frames(reply: &ChatReply, finish_reason: &str, spent: &Spent) -> std::vec::IntoIter<String> {
+fn last_frames(reply: &ChatReply, finish_reason: &str, spent: &Spent) -> Vec<String> {
     let mut frames = vec![reply.delta(&json!({}), Some(finish_reason)).to_string()];
     if reply.has_usage {
         frames.push(reply.chunk(&json!([]), Some(to_usage(spent))).to_string());
     }
     frames.push("[DONE]".to_owned());
-    frames.into_iter()
-}
-
-/// Returns the error of a turn that has no answer. A turn that a limit or a person ended has what it has written so far.
-fn failure(end: &TurnEnd, has_text: bool) -> Option<ApiError> {
-    if end.stop_reason == StopReason::Error {
-        let (code, message) = end.error.clone().unwrap_or((ErrorCode::Internal, "the turn failed".to_owned()));
-        return Some(ApiError::new(code, message));
-    }
-    let is_stopped = end.stop_reason == StopReason::Stopped && !has_text;
-    is_stopped.then(|| ApiError::new(ErrorCode::SessionEnded, "the session was stopped before it answered"))
+    frames
 }
 
 fn to_usage(spent: &Spent) -> Value {

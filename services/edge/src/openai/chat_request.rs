@@ -1,14 +1,14 @@
 //! A request for a chat completion, and what of it an agent takes.
 
-use contract::ErrorCode;
 use contract::client_tool::{ClientOutcome, ClientTool};
 use contract::model::Content;
+use contract::{ErrorCode, Json};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::function::{arguments_text, to_client_tool};
+use super::function::arguments_text;
 use crate::api_error::ApiError;
-use crate::turn::{CallResult, ClientTurn, HistoryBuilder, OrphanedResult, describe_part, parse_call_id};
+use crate::turn::{CallResult, ClientTurn, HistoryBuilder, OrphanedResult, client_tool, describe_part, parse_call_id};
 
 /// A request. Fields that an agent decides itself, such as `temperature`, are accepted and left out.
 #[derive(Debug, Clone, Deserialize)]
@@ -112,7 +112,7 @@ impl ChatRequest {
                 return Err(ApiError::bad_request(format!("tools[{index}] must be a function")));
             };
             let FunctionEntry { name, description, parameters } = function;
-            to_client_tool("tools.function.name", name, description.as_ref(), parameters.as_ref())
+            client_tool("tools.function.name", name, description.as_ref(), parameters.as_ref().map(Json::of))
         });
         tools.collect()
     }

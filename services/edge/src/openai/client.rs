@@ -1,14 +1,10 @@
 //! Who sends a request: authenticated before its handler runs, and refused in the form of OpenAI.
 
-use std::sync::Arc;
-
 use axum::body::Bytes;
 use axum::extract::{FromRequestParts, Request};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use contract::ErrorCode;
-use service::connections::Connection;
 
 use super::errors::to_response;
 use crate::access::ApiCaller;
@@ -41,7 +37,7 @@ impl FromRequestParts<HttpState> for Client {
     type Rejection = OpenAiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &HttpState) -> Result<Self, Self::Rejection> {
-        Ok(Self(authenticate(state, &parts.headers, connection_of(parts)?).await?))
+        Ok(Self(authenticate(state, parts).await?))
     }
 }
 
@@ -71,8 +67,7 @@ where
     let (parts, body) = request.into_parts();
     let trace = request_trace::of_headers(&parts.headers);
     let answered = request_trace::run(name, None, trace, async {
-        let connection = connection_of(&parts)?;
-        let caller = authenticate(state, &parts.headers, connection).await?;
+        let caller = authenticate(state, &parts).await?;
         turn::authorize_turns(&state.api, &caller).await?;
         let body = read_body(state, body, &caller).await?;
         // The body does not say which session the header names.
@@ -83,9 +78,4 @@ where
         identity.settle(run(call).await)
     });
     Ok(answered.await?)
-}
-
-fn connection_of(parts: &Parts) -> Result<&Arc<Connection>, ApiError> {
-    let connection = parts.extensions.get::<Arc<Connection>>();
-    connection.ok_or_else(|| ApiError::new(ErrorCode::Internal, "the request has no connection"))
 }

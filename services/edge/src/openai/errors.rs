@@ -34,6 +34,12 @@ pub(super) fn to_response(error: &ApiError) -> Response {
     response
 }
 
+/// Error for an id that names nothing here.
+pub(super) fn unknown(kind: &str, id: &str) -> ApiError {
+    let id: String = id.chars().take(120).collect();
+    ApiError::new(ErrorCode::UnknownSession, format!("there is no {kind} {id:?}"))
+}
+
 /// SDKs know this code by name.
 fn to_code(code: &ErrorCode) -> &str {
     if *code == ErrorCode::UnknownAgent { "model_not_found" } else { code.as_str() }

@@ -2,27 +2,41 @@
 
 use contract::Json;
 use contract::client_tool::ClientTool;
-use contract::tool::EffectClass;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::Value;
 
 use crate::api_error::ApiError;
-use crate::params;
+use crate::turn;
 
-/// Makes a tool of a function of the client; `field` is that of the name.
-pub(super) fn to_client_tool(
-    field: &'static str,
-    name: &str,
-    description: Option<&String>,
-    parameters: Option<&Value>,
-) -> Result<ClientTool, ApiError> {
-    Ok(ClientTool {
-        name: params::parse(field, name)?,
-        description: description.cloned().unwrap_or_default(),
-        parameters: parameters.map_or_else(|| Json::of(&json!({"type": "object"})), Json::of),
-        effect: EffectClass::default(),
-        timeout_ms: None,
-        max_output: None,
-    })
+/// The server in whose name tools of the fleet are called.
+pub(super) const SERVER_LABEL: &str = "ailoop";
+
+/// A tool in the list of a request.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct ToolEntry {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    name: String,
+    description: Option<String>,
+    parameters: Option<Value>,
+}
+
+/// Makes tools of the entries of a list, of which all must be functions. `list` is its field, and `taken` says in the
+/// error what an agent takes.
+pub(super) fn to_client_tools<'a>(
+    list: &str,
+    taken: &str,
+    entries: impl Iterator<Item = &'a ToolEntry>,
+) -> Result<Vec<ClientTool>, ApiError> {
+    let tools = entries.enumerate().map(|(index, ToolEntry { kind, name, description, parameters })| {
+        if kind != "function" {
+            let kind: String = kind.chars().take(40).collect();
+            return Err(ApiError::bad_request(format!("{list}[{index}] is a {kind:?}: an agent takes {taken}")));
+        }
+        turn::client_tool(&format!("{list}.name"), name, description.as_ref(), parameters.as_ref().map(Json::of))
+    });
+    tools.collect()
 }
 
 /// Returns the arguments of a call as text; most clients send them as text.

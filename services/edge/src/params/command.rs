@@ -2,7 +2,7 @@
 
 use contract::client_tool::AnswerToolCall;
 use contract::command::{Answer, Configure, ContinuationOverride, ControlReason, SendUserMessage, Start};
-use contract::{CommandId, ErrorCode, SessionId};
+use contract::{AgentId, CommandId, ErrorCode, SessionId};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use session::check;
@@ -75,6 +75,11 @@ pub(crate) trait CommandBody {
         false
     }
 
+    /// Returns the agent that the command gives to a session that is there, if it names one.
+    fn new_agent(&self) -> Option<&AgentId> {
+        None
+    }
+
     /// Replaces field names of the client API by those of the contract.
     fn rename_fields(_params: &mut Map<String, Value>) -> Result<(), ApiError> {
         Ok(())
@@ -111,6 +116,10 @@ impl CommandBody for Configure {
 
     fn is_costly(&self) -> bool {
         self.continuation.as_ref().is_some_and(has_patterns) || self.client_tools.is_some()
+    }
+
+    fn new_agent(&self) -> Option<&AgentId> {
+        self.agent.as_ref()
     }
 }
 

@@ -16,7 +16,9 @@ use crate::api_error::ApiError;
 
 pub(crate) use command::{CommandBody, CommandRequest, UnvalidatedCommand};
 pub(crate) use cursor::ListCursor;
-pub(crate) use parse::{check_size, generate_id, parse, parse_object, parse_optional, parse_session_id, parse_word};
+pub(crate) use parse::{
+    check_size, generate_id, parse, parse_object, parse_optional, parse_optional_word, parse_session_id, parse_word,
+};
 
 /// Maximum number of entries of one list.
 pub(crate) const LIST_MAX: usize = 1_000;
@@ -97,12 +99,6 @@ pub(crate) struct ListPendingParams {
     pub(crate) limit: usize,
 }
 
-impl ListPendingParams {
-    pub(crate) fn effective_limit(&self) -> usize {
-        clamp_limit(self.limit)
-    }
-}
-
 /// Parameters of the method `session.list`.
 #[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[serde(default, deny_unknown_fields)]
@@ -157,14 +153,10 @@ impl ListSessionsParams {
             && parent.as_ref().is_none_or(|parent| summary.parent.as_ref() == Some(parent))
             && text.as_deref().is_none_or(has_text)
     }
-
-    pub(crate) fn effective_limit(&self) -> usize {
-        clamp_limit(self.limit)
-    }
 }
 
 /// Returns the number of entries for a limit that a client gives.
-fn clamp_limit(limit: usize) -> usize {
+pub(crate) fn clamp_limit(limit: usize) -> usize {
     if limit == 0 { LIST_DEFAULT } else { limit.min(LIST_MAX) }
 }
 
@@ -178,12 +170,6 @@ pub(crate) struct TranscriptParams {
     /// Maximum number of entries; 0 means 100.
     #[serde(default)]
     pub(crate) limit: usize,
-}
-
-impl TranscriptParams {
-    pub(crate) fn effective_limit(&self) -> usize {
-        clamp_limit(self.limit)
-    }
 }
 
 /// Parameters of the method `session.replay`.

@@ -63,6 +63,11 @@ pub(crate) fn parse_word<T: DeserializeOwned>(field: &str, text: &str) -> Result
     serde_json::from_value(Value::String(text.to_owned())).map_err(|error| bad_field(field, error))
 }
 
+/// As [`parse_word`]; an empty text means none.
+pub(crate) fn parse_optional_word<T: DeserializeOwned>(field: &str, text: &str) -> Result<Option<T>, ApiError> {
+    if text.is_empty() { Ok(None) } else { parse_word(field, text).map(Some) }
+}
+
 /// Parses a field; the error names it.
 pub(crate) fn parse<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, ApiError> {
     text.parse().map_err(|error| bad_field(field, error))

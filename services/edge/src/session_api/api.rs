@@ -51,10 +51,7 @@ impl SessionApi {
         tasks: Tasks,
         shared_tasks: &Tasks,
     ) -> Self {
-        let (ending, measuring) = (shared_tasks.token(), fleet_metrics::follow(cells.clone()));
-        shared_tasks.spawn("fleet metrics", async move {
-            ending.run_until_cancelled(measuring).await;
-        });
+        shared_tasks.spawn_until_end("fleet metrics", fleet_metrics::follow(cells.clone()));
         let (draining, command_wait) = (CancellationToken::new(), config.command_wait());
         Self {
             inner: Arc::new(Inner {

@@ -136,7 +136,7 @@ impl SessionApi {
         params: &params::TranscriptParams,
     ) -> Result<TranscriptPage, ApiError> {
         debug_assert_eq!(params.session_id, *reached.id(), "the session that was checked");
-        let count = params.effective_limit();
+        let count = params::clamp_limit(params.limit);
         let Transcript { turns: all, is_incomplete } = self.read_transcript(caller, reached).await?;
         let mut rest = all.into_iter().filter(|turn| turn.turn > params.after).peekable();
         let (mut turns, mut bytes) = (Vec::new(), 0);

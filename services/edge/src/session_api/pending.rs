@@ -12,7 +12,7 @@ use super::SessionApi;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
-use crate::params::ListPendingParams;
+use crate::params::{ListPendingParams, clamp_limit};
 use crate::session_index::SessionIndex;
 
 /// What waits, with its session.
@@ -112,7 +112,7 @@ impl SessionApi {
             reached.flat_map(|summary| Pending::all(summary, T::of_summary(summary).iter().cloned())).collect()
         };
         pending.sort_by(|a, b| (a.item.ends(), &a.session_id).cmp(&(b.item.ends(), &b.session_id)));
-        pending.truncate(params.effective_limit());
+        pending.truncate(clamp_limit(params.limit));
         Ok(PendingList { pending, missing_cells })
     }
 }

@@ -95,7 +95,7 @@ impl SessionApi {
         params: &ListSessionsParams,
     ) -> Result<SessionPage, ApiError> {
         // One more than the limit shows whether there is another page.
-        let (count, after) = (params.effective_limit(), params.cursor.as_ref());
+        let (count, after) = (params::clamp_limit(params.limit), params.cursor.as_ref());
         let selects = |summary: &SessionSummary| caller.grant.allows_agent(&summary.agent) && params.selects(summary);
         let list = |cell: Arc<Cell>| async move {
             let in_memory = {

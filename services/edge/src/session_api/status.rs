@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bus::transport::QueueState;
 use bus::{Bus, Storage, StorageSize};
-use contract::commit::Phase;
 use contract::fleet::ReplicaStatus;
 use contract::streams::{Objects, Queue, Stream};
 use contract::{CellName, TenantId, Timestamp, subject};
@@ -29,7 +28,7 @@ pub(crate) struct FleetStatus {
     pub(crate) queues: Vec<QueueStatus>,
     /// Sessions of the tenant; absent while the index is not in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) sessions: Option<SessionNumbers>,
+    pub(crate) sessions: Option<SessionCounts>,
     /// Dead letters of the tenant.
     pub(crate) dead_letters: u64,
     /// Streams and object stores of all tenants, on one replica.
@@ -88,47 +87,11 @@ impl FleetStatus {
     }
 }
 
-impl SessionNumbers {
-    fn plus(self, other: Self) -> Self {
-        Self {
-            idle: self.idle + other.idle,
-            running: self.running + other.running,
-            paused: self.paused + other.paused,
-            ended: self.ended + other.ended,
-            with_gates: self.with_gates + other.with_gates,
-        }
-    }
-}
-
 impl QueueStatus {
     pub(super) fn new(queue: Queue, state: QueueState, now: Timestamp) -> Self {
         let QueueState { depth, pullers, oldest } = state;
         let oldest_ms = oldest.map(|at| milliseconds(now.since(at)));
         Self { queue: queue.durable(), waiting: depth.waiting, held: depth.held, pullers, oldest_ms }
-    }
-}
-
-/// Sessions by phase in the answer to `fleet.status`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(crate) struct SessionNumbers {
-    pub(crate) idle: usize,
-    pub(crate) running: usize,
-    pub(crate) paused: usize,
-    pub(crate) ended: usize,
-    /// Sessions that wait for a person.
-    pub(crate) with_gates: usize,
-}
-
-impl From<SessionCounts> for SessionNumbers {
-    fn from(counts: SessionCounts) -> Self {
-        let of = |phase| counts.by_phase.get(&phase).copied().unwrap_or(0);
-        Self {
-            idle: of(Phase::Idle),
-            running: of(Phase::Running),
-            paused: of(Phase::Paused),
-            ended: of(Phase::Ended),
-            with_gates: counts.with_gates,
-        }
     }
 }
 
@@ -183,7 +146,7 @@ async fn cell_status(cell: &Cell, tenant: &TenantId) -> Result<FleetStatus, ApiE
         now,
         replicas: replicas.collect(),
         queues,
-        sessions: cell.tenant(tenant).index.counts().map(SessionNumbers::from),
+        sessions: cell.tenant(tenant).index.counts(),
         dead_letters: transport.count(Stream::Dead, &subject::dead_of(tenant)).await?,
         storage,
         missing_cells: Vec::new(),

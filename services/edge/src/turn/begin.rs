@@ -16,7 +16,7 @@ use super::request::TurnRequest;
 use super::request_identity::RequestIdentity;
 use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
-use crate::commands::CommandReply;
+use crate::commands::{self, CommandReply};
 use crate::method::Method;
 use crate::params::{self, UnvalidatedCommand};
 use crate::session_api::{ReachedSession, SessionApi};
@@ -131,12 +131,12 @@ async fn send_request(
         SessionChoice::Existing(session) => {
             api.reach(caller, &session).await?;
             let command = choose_id(api, caller, identity, Some(&session)).await?;
-            send_message(api, caller, session.as_str(), &command, &request).await
+            send_message(api, caller, &session, &command, &request).await
         }
         SessionChoice::Unchanged(session) => {
             api.reach(caller, &session).await?;
             let command = choose_id(api, caller, identity, Some(&session)).await?;
-            send_content(api, caller, session.as_str(), &command, request.prompt, None).await
+            send_content(api, caller, &session, &command, request.prompt, None).await
         }
         SessionChoice::Chosen(session) => {
             let start = Some(request.clone().into_start(true));
@@ -181,8 +181,7 @@ pub(crate) async fn answer_calls(
     for CallResult { session, call, outcome, content } in results {
         let id = format!("answer-{}", &sha256_hex(format!("{call} {content}").as_bytes())[..32]);
         let body = AnswerToolCall { call, outcome, content };
-        let command = UnvalidatedCommand::new(session.as_str(), &id, true, body)?;
-        let reply = api.answer_call(caller, api.validate_command(caller, command).await?).await?.wait().await?;
+        let reply = api.perform(caller, commands::ANSWER_CALL, &session, &id, body).await?;
         let begun = BegunTurn::running(reply)?;
         // The turn goes on after the last of them, whatever their order.
         last = Some(last.filter(|last| last.seq > begun.seq).unwrap_or(begun));
@@ -199,9 +198,7 @@ pub(crate) async fn answer_gate(
 ) -> Result<BegunTurn, ApiError> {
     access::authorize_part(caller, Method::AnswerGate)?;
     let id = answer_id(&answer)?;
-    let command = UnvalidatedCommand::new(session.as_str(), &id, true, answer)?;
-    let reply = api.answer(caller, api.validate_command(caller, command).await?).await?.wait().await?;
-    BegunTurn::running(reply)
+    BegunTurn::running(api.perform(caller, commands::ANSWER, session, &id, answer).await?)
 }
 
 /// Makes the answer to a question of the model.
@@ -269,7 +266,7 @@ async fn continue_named(
     {
         api.reach(caller, &session).await?;
         let command = choose_id(api, caller, identity, Some(&session)).await?;
-        return send_message(api, caller, name, &command, &request).await;
+        return send_message(api, caller, &session, &command, &request).await;
     }
     for generation in 0..GENERATIONS_MAX {
         let session = params::parse_session_id(&session_of_name(caller, name, generation))?;
@@ -299,7 +296,7 @@ async fn send_or_start(
     // While a cell is missing, only a start tells that no other one has the session.
     let is_new = start.is_some() && api.cells().are_several() && !api.is_session_known(caller, session).await?;
     if !has_started && !is_new {
-        match send_message(api, caller, session.as_str(), &command, request).await {
+        match send_message(api, caller, session, &command, request).await {
             Err(error) if error.code == ErrorCode::SessionEnded => return Ok(None),
             Err(error) if error.code == ErrorCode::UnknownSession && start.is_some() => {}
             outcome => return outcome.map(Some),
@@ -307,10 +304,10 @@ async fn send_or_start(
     }
     let key = SessionKey { tenant: caller.tenant.clone(), session: session.clone() };
     let start = start.ok_or_else(|| SessionApi::unknown_session(&key))?;
-    match send_start(api, caller, session.as_str(), &command, start).await {
+    match send_start(api, caller, session, &command, start).await {
         // Another request has started it meanwhile.
         Err(error) if error.code == ErrorCode::SessionExists => {
-            send_message(api, caller, session.as_str(), &command, request).await.map(Some)
+            send_message(api, caller, session, &command, request).await.map(Some)
         }
         outcome => outcome.map(Some),
     }
@@ -357,7 +354,7 @@ pub(super) fn session_of_name(caller: &ApiCaller, name: &str, generation: u32) -
 async fn send_message(
     api: &SessionApi,
     caller: &ApiCaller,
-    session: &str,
+    session: &SessionId,
     command: &str,
     request: &TurnRequest,
 ) -> Result<CommandReply, ApiError> {
@@ -368,26 +365,23 @@ async fn send_message(
 async fn send_content(
     api: &SessionApi,
     caller: &ApiCaller,
-    session: &str,
+    session: &SessionId,
     command: &str,
     content: Content,
     client_tools: Option<Vec<ClientTool>>,
 ) -> Result<CommandReply, ApiError> {
     let body = SendUserMessage { content, mode: MessageMode::Queue, client_tools };
-    let send = UnvalidatedCommand::new(session, command, true, body)?;
-    let send = api.validate_command(caller, send).await?;
-    api.send(caller, send).await?.wait().await
+    api.perform(caller, commands::SEND, session, command, body).await
 }
 
 async fn send_start(
     api: &SessionApi,
     caller: &ApiCaller,
-    session: &str,
+    session: &SessionId,
     command: &str,
     start: Start,
 ) -> Result<CommandReply, ApiError> {
-    let start = UnvalidatedCommand::new(session, command, true, start)?;
-    let start = api.validate_command(caller, start).await?;
+    let start = UnvalidatedCommand::new(session.as_str(), command, true, start)?;
     Box::pin(api.start(caller, start)).await?.wait().await
 }
 

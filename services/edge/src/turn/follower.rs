@@ -12,6 +12,7 @@ use contract::spent::Spent;
 use serde::de::DeserializeOwned;
 
 use super::reply_text::ReplyText;
+use crate::api_error::ApiError;
 use crate::watch::viewer_event::{EventRole, ViewerEvent};
 
 /// A part of a turn.
@@ -46,6 +47,19 @@ pub(crate) struct TurnEnd {
     pub(crate) spent: Spent,
     /// What went wrong last, if the turn could not go on.
     pub(crate) error: Option<(ErrorCode, String)>,
+}
+
+impl TurnEnd {
+    /// Returns the error of a turn that has no answer. A turn that a limit or a person ended has what it wrote so far;
+    /// `has_text` says whether that is something.
+    pub(crate) fn failure(&self, has_text: bool) -> Option<ApiError> {
+        if self.stop_reason == StopReason::Error {
+            let (code, message) = self.error.clone().unwrap_or((ErrorCode::Internal, "the turn failed".to_owned()));
+            return Some(ApiError::new(code, message));
+        }
+        let is_stopped = self.stop_reason == StopReason::Stopped && !has_text;
+        is_stopped.then(|| ApiError::new(ErrorCode::SessionEnded, "the session was stopped before it answered"))
+    }
 }
 
 /// Follows one turn, from the events after its message on.

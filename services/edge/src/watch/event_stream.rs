@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use contract::ErrorCode;
 
-use super::viewer::{Viewer, WatchReply};
+use super::viewer::Viewer;
 use super::viewer_event::ViewerEvent;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
@@ -49,14 +49,14 @@ impl SessionApi {
         caller: &ApiCaller,
         session: &ReachedSession,
         params: &WatchParams,
-    ) -> Result<(WatchReply, EventStream), ApiError> {
-        let (reply, viewer) = match self.watch(caller, session, params).await {
+    ) -> Result<EventStream, ApiError> {
+        let (_, viewer) = match self.watch(caller, session, params).await {
             Err(error) if error.code == ErrorCode::UnknownSession => {
                 self.watch_after_start(caller, session, params).await?
             }
             outcome => outcome?,
         };
-        Ok((reply, self.stream_of(caller, viewer)))
+        Ok(self.stream_of(caller, viewer))
     }
 
     /// Starts to watch a session that is there. If this process has started it just now, nothing is read for that.
@@ -68,7 +68,7 @@ impl SessionApi {
     ) -> Result<EventStream, ApiError> {
         match Viewer::of_new(self, self.cell_of(session).await?, session, params) {
             Some(viewer) => Ok(self.stream_of(caller, viewer)),
-            None => Ok(self.open_stream(caller, session, params).await?.1),
+            None => self.open_stream(caller, session, params).await,
         }
     }
 

@@ -1,11 +1,11 @@
 //! The current keys of an issuer. They are read again and again; while that fails, the last ones stay.
 
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use contract::backoff::Backoff;
+use service::contents;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
@@ -15,8 +15,6 @@ use super::key_fetch::{DOCUMENT_BYTES_MAX, KeyFetcher};
 
 /// Pause between two fetches.
 const FETCH_EVERY: Duration = Duration::from_mins(5);
-/// Pause between two looks at a file.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Pauses after a fetch that failed.
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
 /// Shortest time between two fetches that requests cause: forged tokens must not become a flood at the issuer.
@@ -141,26 +139,17 @@ impl KeySource {
     }
 
     async fn follow_file(&self, field: &str, path: &Path, report: impl Fn(Result<Arc<KeySet>, String>)) {
-        let (mut seen, mut used) = (None, None);
-        loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            let (name, place) = (field.to_owned(), path.to_owned());
-            let read = tokio::task::spawn_blocking(move || read_file(&name, &place)).await;
-            let read = read.unwrap_or_else(|error| Err(error.to_string()));
-            match read {
-                Ok(found) if used.as_ref() == Some(&found) => report_known(&report, self.get()),
-                // A change counts when the next look finds the same: the file may be in the middle of being written.
-                Ok(found) if seen.as_ref() == Some(&found) => {
-                    let parsed = KeySet::parse(&found).map_err(|why| file_error(field, path, &why));
-                    if parsed.is_ok() {
-                        used = Some(found);
-                    }
-                    report(parsed.map(|keys| self.set(keys)));
-                }
-                Ok(found) => seen = Some(found),
-                Err(why) => report(Err(why)),
-            }
-        }
+        let (name, place) = (field.to_owned(), path.to_owned());
+        let take = |found: &Vec<u8>| -> Result<(), String> {
+            self.set(KeySet::parse(found).map_err(|why| file_error(field, path, &why))?);
+            Ok(())
+        };
+        let report = move |reason: Option<&str>| match (reason, self.get()) {
+            (Some(why), _) => report(Err(why.to_owned())),
+            (None, Some(keys)) => report(Ok(keys)),
+            (None, None) => {}
+        };
+        contents::follow(move || read_file(&name, &place), take, report).await;
     }
 
     /// Takes over new keys. Those that did not change stay the same object.
@@ -173,22 +162,8 @@ impl KeySource {
     }
 }
 
-fn report_known(report: &impl Fn(Result<Arc<KeySet>, String>), keys: Option<Arc<KeySet>>) {
-    if let Some(keys) = keys {
-        report(Ok(keys));
-    }
-}
-
 fn read_file(field: &str, path: &Path) -> Result<Vec<u8>, String> {
-    let failed = |error: std::io::Error| file_error(field, path, &error.to_string());
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let limit = u64::try_from(DOCUMENT_BYTES_MAX).unwrap_or(u64::MAX);
-    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > DOCUMENT_BYTES_MAX {
-        return Err(file_error(field, path, &format!("it has more than {DOCUMENT_BYTES_MAX} bytes")));
-    }
-    Ok(bytes)
+    contents::read_at_most(path, DOCUMENT_BYTES_MAX).map_err(|why| file_error(field, path, &why))
 }
 
 fn file_error(field: &str, path: &Path, why: &str) -> String {

@@ -7,13 +7,14 @@ use serde_json::{Value, json};
 
 use super::event_builder::EventBuilder;
 use super::session_json::AgentSession;
-use super::sessions::{parse_id, unknown};
+use super::sessions::parse_id;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::fair_queue::RequestCost;
 use crate::method::Method;
 use crate::openai::client::{Client, OpenAiError};
+use crate::openai::errors::unknown;
 use crate::openai::responses::items::PageQuery;
 use crate::session_api::{ReachedSession, SessionApi};
 use crate::watch::viewer_event::events_of_commit;

@@ -1,26 +1,24 @@
 //! `POST /agents/sessions/{session}/events`: what a client does to a session.
 
-use std::sync::Arc;
-
-use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use contract::command::{Answer, AnswerDecision, ControlReason};
 use contract::event::GateKind;
 use contract::model::Content;
 use contract::tool::sha256_hex;
-use service::connections::Connection;
 
 use super::requests::{self, SessionInput};
 use super::sessions::parse_id;
 use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
+use crate::commands;
 use crate::method::Method;
-use crate::openai::errors::to_response;
-use crate::params::{self, UnvalidatedCommand};
+use crate::openai::client::OpenAiError;
+use crate::params;
 use crate::request_trace;
 use crate::session_api::{ReachedSession, SessionApi};
 use crate::turn::{self, CallResult, RequestIdentity, SessionChoice, TurnRequest};
@@ -31,32 +29,22 @@ const NAME: &str = "openai.agents.events";
 /// Takes the events of a client for `POST /agents/sessions/{session}/events`.
 pub(super) async fn take(
     State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
     Path(session): Path<String>,
     request: Request,
-) -> Response {
+) -> Result<Response, OpenAiError> {
     let (parts, body) = request.into_parts();
     let trace = request_trace::of_headers(&parts.headers);
-    let answer = accept(&state, &parts.headers, connection, &session, body);
-    match request_trace::run(NAME, Some(&session), trace, answer).await {
-        Ok(response) => response,
-        Err(error) => to_response(&error),
-    }
+    let answer = accept(&state, &parts, &session, body);
+    Ok(request_trace::run(NAME, Some(&session), trace, answer).await?)
 }
 
-async fn accept(
-    state: &HttpState,
-    headers: &HeaderMap,
-    connection: Arc<Connection>,
-    session: &str,
-    body: Body,
-) -> Result<Response, ApiError> {
-    let caller = authenticate(state, headers, &connection).await?;
+async fn accept(state: &HttpState, parts: &Parts, session: &str, body: Body) -> Result<Response, ApiError> {
+    let caller = authenticate(state, parts).await?;
     let session = parse_id(session)?;
     let body = read_body(state, body, &caller).await?;
     let inputs = requests::parse_events(&body)?;
     let subject = format!("{}/{session}", caller.name());
-    let identity = RequestIdentity::of_request(&state.api, &caller, &subject, headers, &body).await?;
+    let identity = RequestIdentity::of_request(&state.api, &caller, &subject, &parts.headers, &body).await?;
     for input in &inputs {
         let method = match input {
             SessionInput::Message(_) => Method::SendMessage,
@@ -88,9 +76,7 @@ async fn apply(
         SessionInput::Message(content) => send(api, caller, reached, content, identity).await,
         SessionInput::Cancel => {
             let id = identity.command_id().unwrap_or_default();
-            let command = UnvalidatedCommand::new(session.as_str(), &id, true, ControlReason::default())?;
-            let command = api.validate_command(caller, command).await?;
-            api.cancel_turn(caller, command).await?.wait().await.map(drop)
+            api.perform(caller, commands::CANCEL_TURN, session, &id, ControlReason::default()).await.map(drop)
         }
         SessionInput::ToolResult { call, outcome, content } => {
             let result = CallResult { session: session.clone(), call, outcome, content };

@@ -7,10 +7,8 @@ use contract::tool::Outcome;
 use contract::{CallId, SessionId};
 use serde_json::{Value, json};
 
+use crate::openai::function::SERVER_LABEL;
 use crate::turn::{name_for_client, without_instructions};
-
-/// The server in whose name tools of the fleet are called.
-pub(super) const SERVER_LABEL: &str = "ailoop";
 
 /// Returns the id of a turn.
 pub(super) fn turn_id(session: &SessionId, turn: u32) -> String {

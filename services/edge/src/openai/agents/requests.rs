@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::api_error::ApiError;
-use crate::openai::function::to_client_tool;
+use crate::openai::function::{ToolEntry, to_client_tools};
 use crate::params;
 use crate::turn::result_text;
 
@@ -42,16 +42,6 @@ struct AgentParam {
     model: Option<String>,
     instructions: Option<String>,
     tools: Option<Vec<ToolEntry>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct ToolEntry {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    name: String,
-    description: Option<String>,
-    parameters: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -170,17 +160,8 @@ impl CreateRequest {
 
     /// Returns the functions that the client performs.
     pub(super) fn client_tools(&self) -> Result<Vec<ClientTool>, ApiError> {
-        let tools = self.agent.iter().flat_map(|agent| agent.tools.iter().flatten()).enumerate();
-        tools
-            .map(|(index, ToolEntry { kind, name, description, parameters })| {
-                if kind != "function" {
-                    let kind: String = kind.chars().take(40).collect();
-                    let message = format!("agent.tools[{index}] is a {kind:?}: an agent takes functions only");
-                    return Err(ApiError::bad_request(message));
-                }
-                to_client_tool("agent.tools.name", name, description.as_ref(), parameters.as_ref())
-            })
-            .collect()
+        let tools = self.agent.iter().flat_map(|agent| agent.tools.iter().flatten());
+        to_client_tools("agent.tools", "functions only", tools)
     }
 
     /// Takes the first message.

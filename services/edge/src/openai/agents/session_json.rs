@@ -7,8 +7,10 @@ use contract::spent::Spent;
 use contract::{SessionId, Timestamp};
 use serde_json::{Map, Value, json};
 
-use super::items::{self, RequiredAction, SERVER_LABEL};
+use super::items::{self, RequiredAction};
 use super::{catalogue, turn_json};
+use crate::openai::function::SERVER_LABEL;
+use crate::openai::responses::items::usage;
 use crate::openai::responses::question;
 
 /// What is known of a session.
@@ -91,7 +93,7 @@ impl AgentSession {
             "id": self.id, "object": "agent.session", "agent": agent, "status": self.status(), "error": self.end,
             "required_actions": actions, "environment": {"type": "none"}, "metadata": self.metadata,
             "created_at": turn_json::seconds(self.created), "last_active_at": turn_json::seconds(self.active),
-            "usage": turn_json::usage(&self.spent), "vault_ids": [],
+            "usage": usage(&self.spent), "vault_ids": [],
             "spend_control": {"limit": null, "consumed": self.spent.cost_usd},
         })
     }

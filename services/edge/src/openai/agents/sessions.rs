@@ -6,7 +6,7 @@ use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use contract::command::ControlReason;
 use contract::commit::{Phase, SessionSummary};
-use contract::{AgentId, ErrorCode, SessionId};
+use contract::{AgentId, SessionId};
 use serde_json::{Value, json};
 
 use super::catalogue;
@@ -14,21 +14,17 @@ use super::session_json::AgentSession;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
+use crate::commands;
 use crate::method::Method;
 use crate::openai::client::{Client, OpenAiError};
-use crate::openai::responses::items::PageQuery;
-use crate::params::{self, ListCursor, ListSessionsParams, UnvalidatedCommand};
+use crate::openai::errors::unknown;
+use crate::openai::responses::items::{self, PageQuery};
+use crate::params::{self, ListCursor, ListSessionsParams};
 use crate::session_api::{ReachedSession, SessionApi};
 
 /// Parses the id of a session. One that no session can have is as unknown as one that none has.
 pub(super) fn parse_id(text: &str) -> Result<SessionId, ApiError> {
     params::parse_session_id(text).map_err(|_| unknown("session", text))
-}
-
-/// Error for an id that names nothing here.
-pub(super) fn unknown(kind: &str, id: &str) -> ApiError {
-    let id: String = id.chars().take(120).collect();
-    ApiError::new(ErrorCode::UnknownSession, format!("there is no {kind} {id:?}"))
 }
 
 /// Lists sessions for `GET /agents/sessions`, the newest first if nothing else is asked for.
@@ -41,11 +37,7 @@ pub(super) async fn list(
     let query = query.as_deref().unwrap_or_default();
     let (page, has_more) = find_page(&state.api, &caller, query).await?;
     let data: Vec<Value> = page.iter().map(|summary| AgentSession::of_summary(summary).to_json()).collect();
-    let list = json!({
-        "object": "list", "has_more": has_more, "first_id": data.first().map(|session| &session["id"]),
-        "last_id": data.last().map(|session| &session["id"]), "data": data,
-    });
-    Ok(axum::Json(list).into_response())
+    Ok(axum::Json(items::page(&data, has_more)).into_response())
 }
 
 async fn find_page(api: &SessionApi, caller: &ApiCaller, query: &str) -> Result<(Vec<SessionSummary>, bool), ApiError> {
@@ -108,9 +100,7 @@ pub(super) async fn end(
     let reached = state.api.authorize_session(&caller, Method::StopSession, &session).await?;
     if state.api.get_session(&caller, &reached).await?.phase != Phase::Ended {
         let reason = ControlReason { reason: Some("the session was deleted".to_owned()) };
-        let command = UnvalidatedCommand::new(session.as_str(), "", true, reason)?;
-        let command = state.api.validate_command(&caller, command).await?;
-        state.api.stop(&caller, command).await?.wait().await?;
+        state.api.perform(&caller, commands::STOP, &session, "", reason).await?;
     }
     let deleted = json!({"id": session, "object": "agent.session.deleted", "deleted": true});
     Ok(axum::Json(deleted).into_response())

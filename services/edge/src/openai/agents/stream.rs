@@ -1,12 +1,8 @@
 //! `GET /agents/sessions/{session}/events`: the events of a session as they happen, over all its turns.
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
-
 use axum::extract::{Path, State};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse, Response};
-use futures::stream;
+use axum::response::Response;
+use axum::response::sse::Event;
 use serde_json::Value;
 
 use super::event_builder::EventBuilder;
@@ -17,10 +13,10 @@ use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::method::Method;
-use crate::openai::chat_reply::KEEP_ALIVE;
 use crate::openai::client::{Client, OpenAiError};
 use crate::params::WatchParams;
 use crate::session_api::{ReachedSession, SessionApi};
+use crate::sse;
 use crate::watch::event_stream::EventStream;
 
 /// A stream in its progress.
@@ -28,7 +24,6 @@ struct Progress {
     builder: EventBuilder,
     /// The watch; `None` once nothing follows.
     events: Option<EventStream>,
-    frames: VecDeque<Value>,
     /// Whether the stream ends with the first turn.
     is_of_one_turn: bool,
 }
@@ -50,8 +45,8 @@ pub(super) async fn follow(
     } else {
         EventBuilder::new(now, loaded.seq())
     };
-    let first = VecDeque::from([builder.state_event(None)]);
-    Ok(respond(api, &caller, &session, builder, first, false).await?)
+    let first = builder.state_event(None);
+    Ok(respond(api, &caller, &session, builder, &first, false).await?)
 }
 
 /// Follows a session from its start until its first turn has ended.
@@ -62,8 +57,8 @@ pub(super) async fn from_start(
     session: AgentSession,
 ) -> Result<Response, ApiError> {
     let mut builder = EventBuilder::new(session.at_start(), 0);
-    let first = VecDeque::from([builder.state_event(Some("created"))]);
-    respond(api, caller, reached, builder, first, true).await
+    let first = builder.state_event(Some("created"));
+    respond(api, caller, reached, builder, &first, true).await
 }
 
 async fn respond(
@@ -71,41 +66,34 @@ async fn respond(
     caller: &ApiCaller,
     session: &ReachedSession,
     builder: EventBuilder,
-    frames: VecDeque<Value>,
+    first: &Value,
     is_of_one_turn: bool,
 ) -> Result<Response, ApiError> {
     let watch = WatchParams { session_id: session.id().clone(), from_seq: builder.seq() + 1, no_chunks: false };
-    let (_, events) = api.open_stream(caller, session, &watch).await?;
-    let progress = Progress { builder, events: Some(events), frames, is_of_one_turn };
-    let frames = stream::unfold(progress, async |mut progress| {
-        loop {
-            if let Some(frame) = progress.frames.pop_front() {
-                return Some((Ok::<_, Infallible>(to_frame(&frame)), progress));
-            }
-            progress.read().await?;
-        }
-    });
-    Ok(Sse::new(frames).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+    let events = Some(api.open_stream(caller, session, &watch).await?);
+    let progress = Progress { builder, events, is_of_one_turn };
+    Ok(sse::unfold(vec![to_frame(first)], progress, Progress::read))
 }
 
 impl Progress {
-    /// Reads the next event of the session; `None` at the end.
-    async fn read(&mut self) -> Option<()> {
-        match self.events.as_ref()?.next().await {
+    /// Reads the next event of the session, and makes its frames; `None` at the end.
+    async fn read(mut self) -> Option<(Vec<Event>, Self)> {
+        let events = match self.events.as_ref()?.next().await {
             Ok(event) => {
                 let had_turn = !self.builder.is_at_rest();
-                self.frames.extend(self.builder.push(&event));
+                let events = self.builder.push(&event);
                 if self.is_of_one_turn && had_turn && self.builder.is_at_rest() {
                     self.events = None;
                 }
+                events
             }
             Err(end) => {
                 self.events = None;
                 let error = end.error()?;
-                self.frames.push_back(self.builder.error_event(error.code.as_str(), &error.message));
+                vec![self.builder.error_event(error.code.as_str(), &error.message)]
             }
-        }
-        Some(())
+        };
+        Some((events.iter().map(to_frame).collect(), self))
     }
 }
 

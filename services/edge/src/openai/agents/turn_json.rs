@@ -1,10 +1,10 @@
 //! Turns of a session in the form of the Agents API.
 
 use contract::event::StopReason;
-use contract::spent::Spent;
 use contract::{ErrorCode, Timestamp};
 use serde_json::{Value, json};
 
+use crate::openai::responses::items::usage;
 use crate::turn::TurnEnd;
 
 /// What of a turn does not change.
@@ -84,18 +84,6 @@ fn error_code(code: &ErrorCode) -> &'static str {
         "model_bad_request" => "invalid_request",
         _ => "internal_error",
     }
-}
-
-/// Returns tokens in the form of the protocol.
-pub(super) fn usage(spent: &Spent) -> Value {
-    let usage = &spent.usage;
-    json!({
-        "input_tokens": usage.input,
-        "input_tokens_details": {"cached_tokens": usage.cached},
-        "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
-        "total_tokens": usage.input + usage.output,
-    })
 }
 
 /// Returns a time in seconds.

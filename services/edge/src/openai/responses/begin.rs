@@ -14,8 +14,9 @@ use super::request::{ClientAnswers, Continuation, ResponseRequest};
 use super::{input, references, stored};
 use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
+use crate::commands;
 use crate::method::Method;
-use crate::params::{self, UnvalidatedCommand};
+use crate::params;
 use crate::session_api::SessionApi;
 use crate::turn::{self, BegunTurn, ClientTurn, RequestIdentity, SessionChoice, TurnRequest, before_message};
 
@@ -227,8 +228,7 @@ async fn choose_agent(
     if current.as_deref() != Some(agent.as_str()) {
         access::authorize_part(caller, Method::ConfigureSession)?;
         let body = Configure { agent: Some(agent.clone()), ..Configure::default() };
-        let command = UnvalidatedCommand::new(session.key().session.as_str(), "", true, body)?;
-        api.configure(caller, api.validate_command(caller, command).await?).await?.wait().await?;
+        api.perform(caller, commands::CONFIGURE, &session.key().session, "", body).await?;
     }
     Ok(agent)
 }

@@ -15,14 +15,13 @@ use contract::{CallId, ErrorCode};
 use serde_json::{Map, Value, json};
 
 use super::ids::{self, ResponseId};
-use super::question;
+use super::{items, question};
 use crate::openai::errors::to_error;
+use crate::openai::function::SERVER_LABEL;
 use crate::turn::{TurnEnd, TurnPart, call_id, name_for_client};
 
 /// Numbers of events between two replies. More characters than that take the next multiple.
 const NUMBERS_PER_REPLY: u64 = 1 << 20;
-/// The server in whose name tools of the fleet are called.
-pub(super) const SERVER_LABEL: &str = "ailoop";
 
 /// A response in its progress.
 #[derive(Debug)]
@@ -106,16 +105,7 @@ impl ResponseBuilder {
 
     /// Returns the response as it is now.
     pub(super) fn response(&self) -> Value {
-        let usage = &self.spent.usage;
-        let usage = self.is_over().then(|| {
-            json!({
-                "input_tokens": usage.input,
-                "input_tokens_details": {"cached_tokens": usage.cached},
-                "output_tokens": usage.output,
-                "output_tokens_details": {"reasoning_tokens": usage.reasoning},
-                "total_tokens": usage.input + usage.output,
-            })
-        });
+        let usage = self.is_over().then(|| items::usage(&self.spent));
         let mut response = self.fields.clone();
         let own = json!({
             "id": self.id.to_string(),
@@ -237,17 +227,17 @@ impl ResponseBuilder {
         let item_id = self.id.reasoning(index);
         let item = |summary: Value| json!({"id": item_id, "type": "reasoning", "summary": summary});
         self.add_item(index, item(json!([])));
-        let place = json!({"item_id": item_id, "output_index": index, "summary_index": 0});
-        let event = |mut fields: Value| {
-            merge(&mut fields, &place);
+        let event = |field: &str, value: Value| {
+            let mut fields = json!({"item_id": item_id, "output_index": index, "summary_index": 0});
+            fields[field] = value;
             fields
         };
         let whole = json!({"type": "summary_text", "text": reasoning});
         let empty = json!({"type": "summary_text", "text": ""});
-        self.emit("response.reasoning_summary_part.added", event(json!({"part": empty})));
-        self.emit("response.reasoning_summary_text.delta", event(json!({"delta": reasoning})));
-        self.emit("response.reasoning_summary_text.done", event(json!({"text": reasoning})));
-        self.emit("response.reasoning_summary_part.done", event(json!({"part": whole})));
+        self.emit("response.reasoning_summary_part.added", event("part", empty));
+        self.emit("response.reasoning_summary_text.delta", event("delta", json!(reasoning)));
+        self.emit("response.reasoning_summary_text.done", event("text", json!(reasoning)));
+        self.emit("response.reasoning_summary_part.done", event("part", whole.clone()));
         self.output[index] = item(json!([whole]));
         self.finish_item(index);
     }
@@ -426,10 +416,4 @@ fn message_item(id: &str, status: &str, text: Option<&str>) -> Value {
 
 fn text_part(text: &str) -> Value {
     json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
-}
-
-fn merge(fields: &mut Value, more: &Value) {
-    if let (Value::Object(fields), Value::Object(more)) = (fields, more) {
-        fields.extend(more.clone());
-    }
 }

@@ -15,6 +15,7 @@ use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, read_body};
 use crate::clock;
+use crate::commands;
 use crate::method::Method;
 use crate::openai::client::{Client, OpenAiError};
 use crate::params::{self, UnvalidatedCommand};
@@ -51,7 +52,6 @@ pub(super) async fn create(
     let session = ids::session_of_conversation(&conversation)?;
     let start = Start { messages, interactive: true, ..Start::default() };
     let command = UnvalidatedCommand::new(session.as_str(), session.as_str(), true, start)?;
-    let command = state.api.validate_command(&caller, command).await?;
     Box::pin(state.api.start(&caller, command)).await?.wait().await?;
     Ok(axum::Json(to_json(&conversation, clock::now().as_millis(), new.metadata.as_ref())).into_response())
 }
@@ -83,9 +83,7 @@ pub(super) async fn end(
     let last = begin::find_last(&state.api, &caller, &first).await?;
     if last.phase() != Phase::Ended {
         let reason = ControlReason { reason: Some("the conversation was deleted".to_owned()) };
-        let command = UnvalidatedCommand::new(last.key().session.as_str(), "", true, reason)?;
-        let command = state.api.validate_command(&caller, command).await?;
-        state.api.stop(&caller, command).await?.wait().await?;
+        state.api.perform(&caller, commands::STOP, &last.key().session, "", reason).await?;
     }
     let deleted = json!({"id": id, "object": "conversation.deleted", "deleted": true});
     Ok(axum::Json(deleted).into_response())

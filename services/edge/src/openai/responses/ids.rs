@@ -4,9 +4,10 @@ use std::fmt;
 
 use contract::commit::Commit;
 use contract::event::Event;
-use contract::{CallId, CommandId, ErrorCode, SessionId};
+use contract::{CallId, CommandId, SessionId};
 
 use crate::api_error::ApiError;
+use crate::openai::errors::unknown;
 use crate::turn::{BegunTurn, TurnStart};
 
 const RESPONSE_PREFIX: &str = "resp_";
@@ -166,12 +167,6 @@ pub(super) fn parse_approval(text: &str) -> Result<(SessionId, CallId), ApiError
         Some((SessionId::new(session).ok()?, CallId::new(gate).ok()?))
     };
     read().ok_or_else(|| unknown("request for approval", text))
-}
-
-/// Error for an id that names nothing here.
-pub(super) fn unknown(kind: &str, id: &str) -> ApiError {
-    let id: String = id.chars().take(120).collect();
-    ApiError::new(ErrorCode::UnknownSession, format!("there is no {kind} {id:?}"))
 }
 
 #[cfg(test)]

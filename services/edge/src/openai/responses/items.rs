@@ -2,11 +2,13 @@
 
 use contract::event::Event;
 use contract::model::{Content, Message, Part};
+use contract::spent::Spent;
 use serde_json::{Value, json};
 use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
 
-use super::builder::SERVER_LABEL;
 use crate::api_error::ApiError;
+use crate::openai::errors::unknown;
+use crate::openai::function::SERVER_LABEL;
 use crate::turn::name_for_client;
 
 /// Items of one page, and the default.
@@ -97,11 +99,23 @@ pub(super) fn with_id(mut item: Value, id: &str) -> Value {
     item
 }
 
-/// Makes a list of all items.
-pub(super) fn page(data: &[Value]) -> Value {
+/// Makes a list of items.
+pub(crate) fn page(data: &[Value], has_more: bool) -> Value {
     json!({
         "object": "list", "first_id": data.first().map(|item| &item["id"]), "last_id": data.last().map(|item| &item["id"]),
-        "has_more": false, "data": data,
+        "has_more": has_more, "data": data,
+    })
+}
+
+/// Returns the tokens that were used.
+pub(crate) fn usage(spent: &Spent) -> Value {
+    let usage = &spent.usage;
+    json!({
+        "input_tokens": usage.input,
+        "input_tokens_details": {"cached_tokens": usage.cached},
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.input + usage.output,
     })
 }
 
@@ -139,14 +153,12 @@ impl PageQuery {
         }
         if let Some(after) = &self.after {
             let place = data.iter().position(|item| item["id"].as_str() == Some(after.as_str()));
-            let place = place.ok_or_else(|| super::ids::unknown("item", after))?;
+            let place = place.ok_or_else(|| unknown("item", after))?;
             data.drain(..=place);
         }
         let has_more = data.len() > self.limit;
         data.truncate(self.limit);
-        let mut page = page(&data);
-        page["has_more"] = json!(has_more);
-        Ok(page)
+        Ok(page(&data, has_more))
     }
 }
 

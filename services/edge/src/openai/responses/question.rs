@@ -1,19 +1,12 @@
 //! What a person is asked, for clients that show text and requests for approval.
 
 use contract::event::{GateKind, GateOpened};
-use serde::Deserialize;
 
-/// The arguments of a question of the model.
-#[derive(Debug, Deserialize)]
-struct Question {
-    question: String,
-    #[serde(default)]
-    choices: Vec<String>,
-}
+use crate::turn::GateQuestion;
 
 /// Returns a question of the model as the text of a message.
 pub(crate) fn text(arguments: &str) -> String {
-    let Ok(Question { question, choices }) = serde_json::from_str(arguments) else {
+    let Ok(GateQuestion { question, choices }) = serde_json::from_str(arguments) else {
         return "The agent asks a question that cannot be shown.".to_owned();
     };
     choices.iter().fold(question, |text, choice| format!("{text}\n- {choice}"))

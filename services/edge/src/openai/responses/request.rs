@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::ids::{self, ResponseId};
 use super::input::{self, Input};
 use crate::api_error::ApiError;
-use crate::openai::function::to_client_tool;
+use crate::openai::function::{ToolEntry, to_client_tools};
 use crate::turn::{CallResult, parse_call_id};
 
 /// Fields of a request that stand in its response as they were sent, with what stands there otherwise.
@@ -48,18 +48,6 @@ pub(super) struct ResponseRequest {
 enum ConversationParam {
     Id(String),
     Object { id: String },
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct ToolEntry {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    description: Option<String>,
-    #[serde(default)]
-    parameters: Option<Value>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -142,16 +130,7 @@ impl ResponseRequest {
 
     /// Returns the tools that the client brings.
     pub(super) fn client_tools(&self) -> Result<Vec<ClientTool>, ApiError> {
-        let tools = self.tools.iter().flatten().enumerate().map(|(index, entry)| {
-            if entry.kind != "function" {
-                let kind: String = entry.kind.chars().take(40).collect();
-                let message = format!("tools[{index}] is a {kind:?}: an agent takes functions of the client only");
-                return Err(ApiError::bad_request(message));
-            }
-            let ToolEntry { name, description, parameters, .. } = entry;
-            to_client_tool("tools.name", name, description.as_ref(), parameters.as_ref())
-        });
-        tools.collect()
+        to_client_tools("tools", "functions of the client only", self.tools.iter().flatten())
     }
 
     /// Returns the input; nothing where the request has none.

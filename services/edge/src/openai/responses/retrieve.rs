@@ -1,27 +1,18 @@
 //! What can be done with a response that has begun: read it, take up its stream, cancel it.
 
-use std::sync::Arc;
-
-use axum::Extension;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use contract::ErrorCode;
-use contract::command::ControlReason;
 use serde_json::Value;
-use service::connections::Connection;
 
 use super::builder::ResponseBuilder;
 use super::ids::ResponseId;
 use super::{items, stored, stream};
-use crate::access::{self, ApiCaller};
+use crate::access;
 use crate::api_error::ApiError;
-use crate::client_request::{HttpState, authenticate};
+use crate::client_request::HttpState;
 use crate::method::Method;
 use crate::openai::client::{Client, OpenAiError};
-use crate::openai::errors::to_response;
-use crate::params::UnvalidatedCommand;
-use crate::session_api::SessionApi;
 use crate::turn::TurnStream;
 
 /// Reads a response, or takes up its stream, for `GET /responses/{id}`.
@@ -53,21 +44,11 @@ pub(super) async fn cancel(
     let stored = stored::find(&state.api, &caller, &id).await?;
     let mut replayed = stored::replay(&state.api, &caller, &id, &stored).await?;
     if !replayed.builder.is_over() {
-        cancel_turn(&state.api, &caller, &id).await?;
+        state.api.authorize_session(&caller, Method::CancelTurn, &id.session).await?;
+        state.api.cancel_turn(&caller, &id.session, "the response was cancelled".to_owned()).await?;
         replayed = stored::replay(&state.api, &caller, &id, &stored).await?;
     }
     Ok(axum::Json(replayed.builder.response()).into_response())
-}
-
-async fn cancel_turn(api: &SessionApi, caller: &ApiCaller, id: &ResponseId) -> Result<(), ApiError> {
-    api.authorize_session(caller, Method::CancelTurn, &id.session).await?;
-    let reason = ControlReason { reason: Some("the response was cancelled".to_owned()) };
-    let command = UnvalidatedCommand::new(id.session.as_str(), "", true, reason)?;
-    match api.cancel_turn(caller, api.validate_command(caller, command).await?).await?.wait().await {
-        // It has ended meanwhile.
-        Err(error) if [ErrorCode::SessionEnded, ErrorCode::NotNow].contains(&error.code) => Ok(()),
-        outcome => outcome.map(|_| ()),
-    }
 }
 
 /// Lists the messages of a response, for `GET /responses/{id}/input_items`.
@@ -82,19 +63,14 @@ pub(super) async fn list_input_items(
     let commit = cell.bus.commit_at(session.key(), id.slot).await.map_err(ApiError::from)?;
     let messages = commit.iter().flat_map(|commit| &commit.events).filter_map(items::of_event);
     let data: Vec<Value> = messages.enumerate().map(|(index, item)| items::with_id(item, &id.message(index))).collect();
-    Ok(axum::Json(items::page(&data)).into_response())
+    Ok(axum::Json(items::page(&data, false)).into_response())
 }
 
 /// Refuses to delete a response: it is a part of the log of its session.
-pub(super) async fn refuse_delete(
-    State(state): State<HttpState>,
-    Extension(connection): Extension<Arc<Connection>>,
-    headers: HeaderMap,
-) -> Response {
+pub(super) async fn refuse_delete(Client(_): Client) -> OpenAiError {
     let message =
         "a response is a part of its session and cannot be deleted alone: `ailoop sessions rm` erases sessions";
-    let refusal = ApiError::new(ErrorCode::UnknownMethod, message);
-    to_response(&authenticate(&state, &headers, &connection).await.err().unwrap_or(refusal))
+    ApiError::new(ErrorCode::UnknownMethod, message).into()
 }
 
 /// The query of a request for a response.

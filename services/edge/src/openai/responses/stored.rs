@@ -7,12 +7,13 @@ use contract::limits::SLOTS_PER_PAGE;
 use serde_json::{Map, Value, json};
 
 use super::builder::ResponseBuilder;
-use super::ids::{self, ResponseId};
+use super::ids::ResponseId;
 use super::request::default_fields;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
 use crate::method::Method;
+use crate::openai::errors::unknown;
 use crate::session_api::{ReachedSession, SessionApi};
 use crate::turn::{BegunTurn, TurnFollower, TurnPart, TurnStart};
 use crate::watch::viewer_event::events_of_commit;
@@ -42,7 +43,7 @@ pub(super) struct ReplayedResponse {
 pub(super) async fn find(api: &SessionApi, caller: &ApiCaller, id: &ResponseId) -> Result<StoredResponse, ApiError> {
     let session = api.authorize_session(caller, Method::GetSession, &id.session).await?;
     let _permit = api.acquire_permit(caller, RequestCost::Read).await?;
-    let missing = || ids::unknown("response", &id.to_string());
+    let missing = || unknown("response", &id.to_string());
     let (cell, key) = (api.cell_of(&session).await?, session.key());
     let commit = cell.bus.commit_at(key, id.slot).await?.ok_or_else(missing)?;
     let agent = cell.bus.summary(key).await?.map(|summary| summary.agent);
