@@ -3,16 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ailoop_client::{Client, ClientBuilder, ClientError, ErrorKind};
+use ailoop_client::{Client, ClientBuilder, ClientError, ErrorKind, bounded};
 use contract::{ErrorCode, SessionId};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
-use tonic::Status;
+use tonic::{Request, Response, Status};
 
 use crate::failure::CommandFailure;
 use crate::instance::Home;
 
-pub(crate) use ailoop_client::{SessionsApi, bounded};
+pub(crate) use ailoop_client::SessionsApi;
 
 /// How long calls and streams wait for a fleet that cannot be reached.
 pub(crate) const OUTAGE_MAX: Duration = Duration::from_secs(30);
@@ -85,45 +85,47 @@ impl EdgeClient {
         self.client.reconnect_if_moved().await.map_err(|error| to_failure(&error))
     }
 
+    /// Makes a call once.
+    pub(crate) async fn call<R, T>(
+        &self,
+        request: R,
+        method: impl AsyncFnOnce(&mut SessionsApi, Request<R>) -> Result<Response<T>, Status>,
+    ) -> Result<T, CommandFailure> {
+        let reply = method(&mut self.client.api(), bounded(request)).await;
+        reply.map(Response::into_inner).map_err(|status| self.failure_of(&status.into()))
+    }
+
     /// Makes a call, with retries while the connection is broken; by its command id the fleet handles it once. The
     /// first failed attempt is passed to `report`.
-    pub(crate) async fn call<T>(
+    pub(crate) async fn call_with_retries<R: Clone, T>(
         &self,
+        request: R,
         report: impl Fn(&str),
-        call: impl AsyncFn(SessionsApi) -> Result<T, Status>,
+        method: impl AsyncFn(&mut SessionsApi, Request<R>) -> Result<Response<T>, Status>,
     ) -> Result<T, CommandFailure> {
         let began = Instant::now();
         let mut is_reported = false;
         loop {
-            let status = match call(self.sessions()).await {
-                Ok(reply) => return Ok(reply),
-                Err(status) => status,
+            let error = match method(&mut self.client.api(), bounded(request.clone())).await {
+                Ok(reply) => return Ok(reply.into_inner()),
+                Err(status) => ClientError::from(status),
             };
-            if is_broken(&status) && !std::mem::replace(&mut is_reported, true) {
-                report(self.failure(&status).message());
+            // Whether the connection broke, so that the outcome of the call is unknown.
+            let is_broken = error.kind() == ErrorKind::ConnectionFailed;
+            if is_broken && !std::mem::replace(&mut is_reported, true) {
+                report(error.message());
             }
-            self.wait_for_retry(&status, began).await?;
+            if !is_broken || began.elapsed() > OUTAGE_MAX {
+                return Err(self.failure_of(&error));
+            }
+            sleep(RETRY_PAUSE).await;
+            // If the fleet is still down, the next call fails.
+            let _down = self.reconnect_if_moved().await;
         }
-    }
-
-    /// Waits until a failed call may be tried again; fails if that would not help, or after [`OUTAGE_MAX`].
-    pub(crate) async fn wait_for_retry(&self, status: &Status, began: Instant) -> Result<(), CommandFailure> {
-        if !is_broken(status) || began.elapsed() > OUTAGE_MAX {
-            return Err(self.failure(status));
-        }
-        sleep(RETRY_PAUSE).await;
-        // If the fleet is still down, the next call fails.
-        let _down = self.reconnect_if_moved().await;
-        Ok(())
     }
 
     pub(crate) fn url(&self) -> String {
         self.client.url()
-    }
-
-    /// Returns the generated client; clones share the connection.
-    pub(crate) fn sessions(&self) -> SessionsApi {
-        self.client.api()
     }
 
     /// Returns the client of programs.
@@ -131,12 +133,7 @@ impl EdgeClient {
         &self.client
     }
 
-    /// Makes a failure that people can read from the status of a call.
-    pub(crate) fn failure(&self, status: &Status) -> CommandFailure {
-        self.failure_of(&ClientError::from(status.clone()))
-    }
-
-    /// As [`EdgeClient::failure`], from an error of the client.
+    /// Makes a failure that people can read from an error of the client.
     pub(crate) fn failure_of(&self, error: &ClientError) -> CommandFailure {
         to_failure(error).at(self.url())
     }
@@ -159,20 +156,11 @@ pub(crate) fn session_id(text: &str) -> Result<String, CommandFailure> {
 }
 
 /// Returns the stable error code of a failed call.
-pub(crate) fn error_code(status: &Status) -> ErrorCode {
-    code_of(&ClientError::from(status.clone()))
-}
-
 fn code_of(error: &ClientError) -> ErrorCode {
     if error.kind() == ErrorKind::ConnectionFailed {
         return ErrorCode::Unavailable;
     }
     ErrorCode::from(error.code().to_owned())
-}
-
-/// Whether the connection broke, so that the outcome of the call is unknown.
-fn is_broken(status: &Status) -> bool {
-    ClientError::from(status.clone()).kind() == ErrorKind::ConnectionFailed
 }
 
 fn to_failure(error: &ClientError) -> CommandFailure {
@@ -194,17 +182,17 @@ mod tests {
     #[test]
     fn error_code_of_metadata_precedes_grpc_code() {
         let mut status = Status::not_found("no such session");
-        assert_eq!(error_code(&status), ErrorCode::Internal);
+        assert_eq!(code_of(&status.clone().into()), ErrorCode::Internal);
         status.metadata_mut().insert(proto::ERROR_CODE, "unknown_session".parse().unwrap());
-        assert_eq!(error_code(&status), ErrorCode::UnknownSession);
-        assert_eq!(error_code(&Status::unavailable("")), ErrorCode::Unavailable);
+        assert_eq!(code_of(&status.into()), ErrorCode::UnknownSession);
+        assert_eq!(code_of(&Status::unavailable("").into()), ErrorCode::Unavailable);
     }
 
     #[test]
     fn broken_connection_is_unavailable_not_internal() {
         let broken = Status::from_error(Box::new(std::io::Error::other("h2 protocol error: broken pipe")));
-        assert_eq!(error_code(&broken), ErrorCode::Unavailable);
-        assert_eq!(error_code(&Status::internal("our own mistake")), ErrorCode::Internal);
+        assert_eq!(code_of(&broken.into()), ErrorCode::Unavailable);
+        assert_eq!(code_of(&Status::internal("our own mistake").into()), ErrorCode::Internal);
     }
 
     #[tokio::test]

@@ -37,7 +37,6 @@ mod reading;
 mod repair;
 mod run;
 mod selection;
-mod serve;
 mod session_reference;
 mod session_tree;
 mod settings;
@@ -52,6 +51,7 @@ mod version;
 mod watch;
 
 use self::control::ControlVerb;
+pub(crate) use self::output::finish;
 use crate::args::{CliCommand, ConfigCommand, FleetTarget, PatternsCommand};
 use crate::client::EdgeClient;
 use crate::failure::{CommandFailure, Exit};
@@ -131,11 +131,16 @@ async fn perform(command: CliCommand, terminal: &Terminal) -> Result<Exit, Comma
         CliCommand::Version(args) => Ok(version::print_version(args, terminal)),
         CliCommand::Bootstrap { fix, cell } => bootstrap::ensure_streams(fix, cell.as_ref(), terminal).await,
         CliCommand::NatsAuth(command) => Box::pin(nats_auth::run(&command, terminal)).await,
-        CliCommand::Orchestrator => serve::to_exit(loop_orchestrator::run().await),
-        CliCommand::Gateway => serve::to_exit(model_gateway::run().await),
-        CliCommand::Executor => serve::to_exit(tool_executor::run().await),
-        CliCommand::ToolHost => serve::to_exit(tool_host::run().await),
-        CliCommand::Composer => serve::to_exit(prompt_composer::run().await),
-        CliCommand::Edge => serve::to_exit(edge::run().await),
+        CliCommand::Orchestrator => to_exit(loop_orchestrator::run().await),
+        CliCommand::Gateway => to_exit(model_gateway::run().await),
+        CliCommand::Executor => to_exit(tool_executor::run().await),
+        CliCommand::ToolHost => to_exit(tool_host::run().await),
+        CliCommand::Composer => to_exit(prompt_composer::run().await),
+        CliCommand::Edge => to_exit(edge::run().await),
     }
+}
+
+/// Returns the exit of a service that runs alone, so that one image can be any of them.
+fn to_exit(result: anyhow::Result<()>) -> Result<Exit, CommandFailure> {
+    Ok(result.map(|()| Exit::Done)?)
 }

@@ -47,15 +47,12 @@ const OTHER_VARIABLES: &[&str] = &[
 
 /// Checks the environment and the files of the configuration directory. A file that is absent is the one that the
 /// binary contains. With the tools of a fleet, agents may name no others.
-pub(crate) fn check_config(
-    variables: &BTreeMap<String, String>,
-    fleet_tools: Option<&BTreeSet<String>>,
-) -> CheckReport {
+pub(crate) fn check_config(fleet_tools: Option<&BTreeSet<String>>) -> CheckReport {
     let known_tools = match fleet_tools {
         Some(names) => KnownTools::of_fleet(names),
         None => KnownTools::of_files(&ToolHostConfig::default()),
     };
-    let mut checker = ConfigChecker { report: CheckReport::default(), variables, known_tools };
+    let mut checker = ConfigChecker { report: CheckReport::default(), known_tools };
     checker.check_variables();
     match Paths::find(None) {
         Ok(paths) => checker.check_files(&paths),
@@ -68,13 +65,12 @@ pub(crate) fn check_config(
     report
 }
 
-struct ConfigChecker<'a> {
+struct ConfigChecker {
     report: CheckReport,
-    variables: &'a BTreeMap<String, String>,
     known_tools: KnownTools,
 }
 
-impl ConfigChecker<'_> {
+impl ConfigChecker {
     fn push(&mut self, mistake: ConfigMistake) {
         self.report.mistakes.push(mistake);
     }
@@ -83,7 +79,7 @@ impl ConfigChecker<'_> {
     fn check_variables(&mut self) {
         let origin = "the environment";
         let mut found = Vec::new();
-        for name in self.variables.keys().filter(|name| name.starts_with("AILOOP")) {
+        for name in variable_names() {
             let lower = name.to_lowercase();
             if let Some(path) = lower.strip_prefix("ailoop__") {
                 let section = path.split("__").next().unwrap_or_default();
@@ -100,7 +96,7 @@ impl ConfigChecker<'_> {
                     ));
                     continue;
                 }
-                found.extend(schema::find_variable_mistakes(origin, name, path));
+                found.extend(schema::find_variable_mistakes(origin, &name, path));
             } else if !OTHER_VARIABLES.contains(&name.as_str()) {
                 let rest = lower.trim_start_matches("ailoop_");
                 let section = SECTIONS.iter().find(|section| rest.starts_with(&format!("{section}_")));
@@ -111,7 +107,7 @@ impl ConfigChecker<'_> {
                         origin,
                         format!("{name} is not read: two underscores stand between the parts; did you mean {wanted}?"),
                     ));
-                } else if let Some(known) = closest(name, OTHER_VARIABLES.iter().copied()) {
+                } else if let Some(known) = closest(&name, OTHER_VARIABLES.iter().copied()) {
                     found.push(ConfigMistake::new(origin, format!("{name} is not read; did you mean {known}?")));
                 }
             }
@@ -372,7 +368,7 @@ impl ConfigChecker<'_> {
             for finding in own {
                 let message = format!("agent {}: {}", agent.id, finding.message);
                 let mistake = mistake_at("agents", agent.id.as_str(), Some(finding.agent_key()), message);
-                self.push(if finding.is_warning() { mistake.into_warning() } else { mistake });
+                self.push(if finding.is_warning { mistake.into_warning() } else { mistake });
             }
         }
         let count = agents.all().count();
@@ -381,7 +377,7 @@ impl ConfigChecker<'_> {
                 if affected.len() == count { String::new() } else { format!(" (agents {})", affected.join(", ")) };
             let message = format!("tenant {tenant}{only}: {}", finding.message);
             let mistake = mistake_at("tenants", tenant.as_str(), finding.tenant_key(), message);
-            self.push(if finding.is_warning() { mistake.into_warning() } else { mistake });
+            self.push(if finding.is_warning { mistake.into_warning() } else { mistake });
         }
         for warning in catalog.agents().warnings.clone() {
             self.push(ConfigMistake::new(origin, warning.trim_start_matches(&format!("{origin}:"))).into_warning());
@@ -389,9 +385,8 @@ impl ConfigChecker<'_> {
     }
 }
 
-/// Returns the variables of this process that may be meant for ailoop.
-pub(crate) fn read_variables() -> BTreeMap<String, String> {
-    let named =
-        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    named.filter(|(name, _)| name.starts_with("AILOOP")).collect()
+/// Returns the names of the variables of this process that may be meant for ailoop.
+fn variable_names() -> BTreeSet<String> {
+    let texts = std::env::vars_os().filter_map(|(name, value)| value.into_string().and(name.into_string()).ok());
+    texts.filter(|name| name.starts_with("AILOOP")).collect()
 }

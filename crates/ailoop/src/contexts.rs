@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write as _;
 use std::path::PathBuf;
 
 use configuration::env;
@@ -13,6 +12,7 @@ use contract::ErrorCode;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::CommandFailure;
+use crate::private_file::replace_file;
 
 /// The file in the directory for configuration of this user.
 const FILE: &str = "contexts.json";
@@ -83,14 +83,8 @@ impl Contexts {
             .help("set HOME or XDG_CONFIG_HOME"));
         };
         let write = || -> std::io::Result<()> {
-            let dir = path.parent().unwrap_or(&path);
-            fs::create_dir_all(dir)?;
-            let new = path.with_extension(format!("{}.new", std::process::id()));
-            let mut file = fs::File::create(&new)?;
-            serde_json::to_writer_pretty(&mut file, self)?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            fs::rename(new, &path)
+            fs::create_dir_all(path.parent().unwrap_or(&path))?;
+            replace_file(&path, format!("{}\n", serde_json::to_string_pretty(self)?).as_bytes())
         };
         write().map_err(|error| unusable(&path, &error))
     }

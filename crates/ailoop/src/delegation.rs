@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::columns::clip;
 use crate::format;
-use crate::terminal::{Layout, Output, Span, Style, TextStyle};
+use crate::terminal::{Layout, Output, Span, Style};
 use crate::tool_summary::to_line;
 
 /// Levels of child sessions that are shown; the ones below are only counted.
@@ -83,7 +83,7 @@ pub(crate) fn indent(outputs: Vec<Output>, depth: usize) -> Vec<Output> {
         Output::Note(style, text) => Output::Note(style, indent_lines(&text)),
         Output::Line(mut line) => {
             if !line.is_empty() {
-                line.insert(0, Span::new(TextStyle::Plain, indent.clone()));
+                line.insert(0, Span::new(Style::Plain, indent.clone()));
             }
             Output::Line(line)
         }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn lines_of_a_child_are_indented_and_its_text_is_no_data() {
-        let line = vec![Span::new(TextStyle::Strong, "b")];
+        let line = vec![Span::new(Style::Strong, "b")];
         let outputs = vec![
             Output::Data("one\n\ntwo\n".to_owned()),
             Output::Note(Style::Warn, "  a gate\n    a command".to_owned()),
@@ -131,7 +131,7 @@ mod tests {
         let expected = [
             Output::Note(Style::Plain, "    one\n\n    two".to_owned()),
             Output::Note(Style::Warn, "      a gate\n        a command".to_owned()),
-            Output::Line([vec![Span::new(TextStyle::Plain, "    ")], line].concat()),
+            Output::Line([vec![Span::new(Style::Plain, "    ")], line].concat()),
             Output::Line(Vec::new()),
         ];
         assert_eq!(indent(outputs, 1), expected);

@@ -132,6 +132,20 @@ impl From<bus::BusError> for CommandFailure {
     }
 }
 
+/// The failure of a service that does not start or go on. Its code is that of the first cause that has one.
+impl From<anyhow::Error> for CommandFailure {
+    fn from(error: anyhow::Error) -> Self {
+        let code_of = |cause: &(dyn std::error::Error + 'static)| {
+            let config = cause.downcast_ref::<configuration::ConfigError>().map(configuration::ConfigError::code);
+            let bus = cause.downcast_ref::<bus::BusError>().map(bus::BusError::code);
+            let edge = cause.downcast_ref::<edge::EdgeStartError>().map(edge::EdgeStartError::code);
+            let host = cause.downcast_ref::<tool_host::HostError>().map(tool_host::HostError::code);
+            config.or(bus).or(edge).or(host)
+        };
+        Self::new(error.chain().find_map(code_of).unwrap_or(ErrorCode::Internal), format!("{error:#}"))
+    }
+}
+
 impl From<nats_auth::AuthError> for CommandFailure {
     fn from(error: nats_auth::AuthError) -> Self {
         use nats_auth::AuthError;

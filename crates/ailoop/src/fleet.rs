@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use ailoop_client::RunFile;
 use bus::Bus;
-use configuration::ConfigError;
 use contract::ErrorCode;
 use edge::Edge;
 use loop_orchestrator::Orchestrator;
@@ -233,15 +232,13 @@ impl LocalFleet {
 
 impl Services {
     async fn start(plan: FleetPlan, nats: bus::NatsConfig, bus: &Bus) -> Result<Self, CommandFailure> {
-        let composer =
-            Composer::start(plan.composer, bus.clone()).await.map_err(|error| startup_failure(&error.into()))?;
-        let gateway = Gateway::start(plan.gateway, bus.clone()).await.map_err(|error| startup_failure(&error))?;
+        let composer = Composer::start(plan.composer, bus.clone()).await.map_err(anyhow::Error::from)?;
+        let gateway = Gateway::start(plan.gateway, bus.clone()).await?;
         let tool_host = ToolHost::start(&plan.tool_host, &nats).await;
         let tool_host = tool_host.map_err(|error| CommandFailure::new(error.code(), error.to_string()))?;
         let executor = tool_executor::ExecutorConfig { expected: tool_host.names(), ..plan.executor };
         let executor = Executor::start(executor, bus.clone());
-        let orchestrator =
-            Orchestrator::start(plan.orchestrator, bus.clone()).await.map_err(|error| startup_failure(&error))?;
+        let orchestrator = Orchestrator::start(plan.orchestrator, bus.clone()).await?;
         let edge = Edge::start(plan.edge, bus.clone()).await;
         let edge = edge.map_err(|error| CommandFailure::new(error.code(), error.to_string()))?;
         Ok(Self { edge, orchestrator, gateway, executor, tool_host, composer })
@@ -269,12 +266,4 @@ impl Services {
         tokio::join!(self.gateway.drain(timeout), tools, self.orchestrator.drain(timeout));
         self.composer.drain(timeout).await;
     }
-}
-
-/// Converts the error of a service that does not start. Its code is that of the configuration or the bus, else
-/// `internal`.
-fn startup_failure(error: &anyhow::Error) -> CommandFailure {
-    let config = error.chain().find_map(|cause| cause.downcast_ref::<ConfigError>()).map(ConfigError::code);
-    let bus = error.chain().find_map(|cause| cause.downcast_ref::<bus::BusError>()).map(bus::BusError::code);
-    CommandFailure::new(config.or(bus).unwrap_or(ErrorCode::Internal), format!("{error:#}"))
 }

@@ -8,7 +8,7 @@ use contract::fleet::ReplicaStatus;
 use proto::StatusRequest;
 use serde::Deserialize;
 
-use crate::client::{EdgeClient, bounded, read_answer};
+use crate::client::{EdgeClient, SessionsApi, read_answer};
 use crate::failure::CommandFailure;
 
 /// What an edge says of its fleet.
@@ -17,7 +17,6 @@ pub(crate) struct FleetStatus {
     pub(crate) now: Timestamp,
     pub(crate) replicas: Vec<Replica>,
     pub(crate) queues: Vec<Queue>,
-    #[serde(default)]
     pub(crate) sessions: Option<Sessions>,
     pub(crate) dead_letters: u64,
     pub(crate) storage: Vec<Stored>,
@@ -33,7 +32,6 @@ pub(crate) struct Replica {
     pub(crate) status: ReplicaStatus,
     pub(crate) clock_ahead_ms: i64,
     /// Its cell, where the edge has several.
-    #[serde(default)]
     pub(crate) cell: Option<String>,
 }
 
@@ -45,7 +43,6 @@ pub(crate) struct Queue {
     pub(crate) waiting: u64,
     pub(crate) held: u64,
     pub(crate) pullers: u64,
-    #[serde(default)]
     pub(crate) oldest_ms: Option<u64>,
 }
 
@@ -70,8 +67,7 @@ pub(crate) struct Stored {
 impl FleetStatus {
     /// Asks the edge. The second value is the answer as it came.
     pub(crate) async fn fetch(client: &EdgeClient) -> Result<(Self, String), CommandFailure> {
-        let reply = client.sessions().status(bounded(StatusRequest {})).await;
-        let json = reply.map_err(|status| client.failure(&status))?.into_inner().json;
+        let json = client.call(StatusRequest {}, SessionsApi::status).await?.json;
         Ok((read_answer(&json)?, json))
     }
 

@@ -1,4 +1,4 @@
-//! Formats durations and counts for people.
+//! Formats durations, counts and excerpts of texts for people.
 
 use std::time::Duration;
 
@@ -51,6 +51,19 @@ pub(crate) fn count(number: u64) -> String {
 /// Formats a count with its noun: `1 step`, `2 steps`.
 pub(crate) fn plural(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+/// Joins the words of a text to one line.
+pub(crate) fn join_words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Cuts a text with an ellipsis to at most this many characters.
+pub(crate) fn cut(text: String, chars_max: usize) -> String {
+    if text.chars().count() <= chars_max {
+        return text;
+    }
+    text.chars().take(chars_max - 1).chain(['…']).collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use tokio::sync::mpsc;
 
 /// Typed lines that are buffered.
 const LINES_MAX: usize = 64;
+/// Note for the model when a person gives no answer.
+pub(crate) const DECLINED: &str = "the person declines to answer: go on without an answer, and say what you assumed";
 
 /// A line that a person typed.
 #[derive(Debug)]

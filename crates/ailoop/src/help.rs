@@ -6,9 +6,10 @@ use clap::{Command, CommandFactory as _};
 use contract::ErrorCode;
 
 use crate::args::Cli;
+use crate::commands::finish;
 use crate::failure::{CommandFailure, Exit};
 use crate::render::render_text;
-use crate::terminal::{ReplyFormat, StdoutClosed, Terminal};
+use crate::terminal::{ReplyFormat, Terminal};
 
 /// The commands in the order of the help, by what they are for.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -57,13 +58,10 @@ pub fn command() -> Command {
 
 /// Prints the help of a command or a topic.
 pub(crate) fn print_help(words: &[String], terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let done = |printed: Result<(), StdoutClosed>| match printed {
-        Ok(()) | Err(StdoutClosed) => Ok(Exit::Done),
-    };
     let mut command = command();
     command.build();
     if words.is_empty() {
-        return done(terminal.print_data(&command.render_help().to_string()));
+        return Ok(finish(terminal.print_data(&command.render_help().to_string())));
     }
     if let [word] = words
         && let Some((.., text)) = TOPICS.iter().find(|(name, ..)| name == word)
@@ -72,14 +70,14 @@ pub(crate) fn print_help(words: &[String], terminal: &Terminal) -> Result<Exit, 
         // A topic is read by people in a file, too.
         let reply = ReplyFormat::Markdown { has_styles: terminal.has_styles() };
         let outputs = render_text(crate::terminal::Layout { reply, ..layout }, text);
-        return done(terminal.print_outputs(&outputs));
+        return Ok(finish(terminal.print_outputs(&outputs)));
     }
     let mut found = &mut command;
     for word in words {
         let Some(next) = found.find_subcommand_mut(word) else { return Err(unknown_topic(words)) };
         found = next;
     }
-    done(terminal.print_data(&found.render_long_help().to_string()))
+    Ok(finish(terminal.print_data(&found.render_long_help().to_string())))
 }
 
 fn unknown_topic(words: &[String]) -> CommandFailure {

@@ -129,7 +129,7 @@ impl Home {
                 Ok(lock) => return Ok(lock),
                 Err(failure) => failure,
             };
-            let may_become_free = *failure.code() == ErrorCode::NotNow && self.read_run_file().is_none();
+            let may_become_free = *failure.code() == ErrorCode::NotNow && RunFile::read(&self.dir).is_none();
             if !may_become_free || Instant::now() > deadline {
                 return Err(failure);
             }
@@ -138,7 +138,7 @@ impl Home {
     }
 
     fn locked_failure(&self) -> CommandFailure {
-        let (message, help) = match self.read_run_file() {
+        let (message, help) = match RunFile::read(&self.dir) {
             Some(run) if !run.one_session => (
                 format!("the fleet of process {} uses {} already", run.pid, self.dir.display()),
                 "use that one with `ailoop run`, end it with Ctrl-C, or work in another directory",
@@ -185,10 +185,6 @@ impl Home {
 
     fn run_file_path(&self) -> PathBuf {
         self.dir.join(RUN_FILE)
-    }
-
-    fn read_run_file(&self) -> Option<RunFile> {
-        RunFile::read(&self.dir)
     }
 }
 

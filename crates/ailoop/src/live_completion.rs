@@ -9,7 +9,7 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use proto::{ListAgentsRequest, ListGatesRequest, ListModelsRequest, ListRequest, ListToolsRequest};
 
 use crate::args::FleetTarget;
-use crate::client::{EdgeClient, bounded};
+use crate::client::{EdgeClient, SessionsApi};
 use crate::commands::find_running_fleet;
 use crate::help;
 use crate::printable::one_line;
@@ -85,30 +85,29 @@ fn target() -> Option<FleetTarget> {
 }
 
 async fn names_of(client: &EdgeClient, kind: NameKind) -> Option<Vec<KnownName>> {
-    let mut api = client.sessions();
     let known = |name: String, about: String| KnownName { name, about };
     Some(match kind {
         NameKind::Session => {
             let request = ListRequest { limit: NAMES_MAX, ..ListRequest::default() };
-            let sessions = api.list(bounded(request)).await.ok()?.into_inner().sessions;
+            let sessions = client.call(request, SessionsApi::list).await.ok()?.sessions;
             let about = |phase: &str, title: &str| format!("{phase}: {title}");
             sessions.into_iter().map(|one| known(one.session_id, about(&one.phase, &one.title))).collect()
         }
         NameKind::Agent => {
-            let agents = api.list_agents(bounded(ListAgentsRequest {})).await.ok()?.into_inner().agents;
+            let agents = client.call(ListAgentsRequest {}, SessionsApi::list_agents).await.ok()?.agents;
             agents.into_iter().map(|agent| known(agent.id, agent.name)).collect()
         }
         NameKind::Model => {
-            let models = api.list_models(bounded(ListModelsRequest {})).await.ok()?.into_inner().models;
+            let models = client.call(ListModelsRequest {}, SessionsApi::list_models).await.ok()?.models;
             models.into_iter().map(|model| known(model.id, String::new())).collect()
         }
         NameKind::Tool => {
-            let tools = api.list_tools(bounded(ListToolsRequest {})).await.ok()?.into_inner().tools;
+            let tools = client.call(ListToolsRequest {}, SessionsApi::list_tools).await.ok()?.tools;
             tools.into_iter().map(|tool| known(tool.name, tool.description)).collect()
         }
         NameKind::Gate => {
             let request = ListGatesRequest { limit: NAMES_MAX, ..ListGatesRequest::default() };
-            let gates = api.list_gates(bounded(request)).await.ok()?.into_inner().gates;
+            let gates = client.call(request, SessionsApi::list_gates).await.ok()?.gates;
             gates.into_iter().map(|gate| known(gate.gate, format!("{} in {}", gate.tool, gate.session_id))).collect()
         }
     })

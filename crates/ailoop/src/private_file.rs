@@ -1,4 +1,4 @@
-//! Files with secrets.
+//! Files that are replaced as a whole, and those with secrets.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -7,6 +7,15 @@ use std::path::Path;
 
 /// Mode of a file that only its user may read.
 const PRIVATE_FILE: u32 = 0o600;
+
+/// Writes a file by a rename, so that a reader sees the old one or the new one.
+pub(crate) fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let new = path.with_extension(format!("{}.new", std::process::id()));
+    let mut file = File::create(&new)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(new, path)
+}
 
 /// Writes a file that only its user may read, by a rename, so that readers never see half of it.
 pub(crate) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {

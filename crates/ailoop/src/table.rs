@@ -2,7 +2,7 @@
 
 use crate::columns::{clip, width};
 use crate::printable::one_line;
-use crate::terminal::{Span, StyledLine, TextStyle};
+use crate::terminal::{Span, Style, StyledLine};
 
 /// Columns between two cells.
 const GAP: &str = "  ";
@@ -68,24 +68,24 @@ pub(crate) enum TableWidth {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Cell {
     text: String,
-    style: TextStyle,
+    style: Style,
 }
 
 impl Cell {
-    pub(crate) fn new(style: TextStyle, text: &str) -> Self {
+    pub(crate) fn new(style: Style, text: &str) -> Self {
         Self { text: one_line(text.trim()), style }
     }
 }
 
 impl From<String> for Cell {
     fn from(text: String) -> Self {
-        Self::new(TextStyle::Plain, &text)
+        Self::new(Style::Plain, &text)
     }
 }
 
 impl From<&str> for Cell {
     fn from(text: &str) -> Self {
-        Self::new(TextStyle::Plain, text)
+        Self::new(Style::Plain, text)
     }
 }
 
@@ -107,10 +107,10 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Adds rows of plain text.
-    pub(crate) fn with_rows(mut self, rows: impl IntoIterator<Item = Vec<String>>) -> Self {
+    /// Adds rows with a cell for each column.
+    pub(crate) fn with_rows<C: Into<Cell>>(mut self, rows: impl IntoIterator<Item = Vec<C>>) -> Self {
         for row in rows {
-            self.push(row.into_iter().map(Cell::from).collect());
+            self.push(row.into_iter().map(Into::into).collect());
         }
         self
     }
@@ -119,7 +119,7 @@ impl Table {
     pub(crate) fn lines(&self, width: TableWidth) -> Vec<StyledLine> {
         let fitted = self.fit(width);
         let head: Vec<Cell> =
-            self.columns.iter().map(|column| Cell { text: column.head.to_owned(), style: TextStyle::Faint }).collect();
+            self.columns.iter().map(|column| Cell { text: column.head.to_owned(), style: Style::Faint }).collect();
         std::iter::once(&head).chain(&self.rows).map(|row| self.line(row, &fitted)).collect()
     }
 
@@ -201,7 +201,7 @@ impl Table {
             }
             if !text.is_empty() {
                 if blank > 0 {
-                    line.push(Span::new(TextStyle::Plain, " ".repeat(blank)));
+                    line.push(Span::new(Style::Plain, " ".repeat(blank)));
                 }
                 line.push(Span::new(cell.style, text));
                 blank = 0;

@@ -24,12 +24,12 @@ pub(crate) type StyledLine = Vec<Span>;
 /// A part of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Span {
-    pub(crate) style: TextStyle,
+    pub(crate) style: Style,
     pub(crate) text: String,
 }
 
 impl Span {
-    pub(crate) fn new(style: TextStyle, text: impl Into<String>) -> Self {
+    pub(crate) fn new(style: Style, text: impl Into<String>) -> Self {
         Self { style, text: text.into() }
     }
 }
@@ -39,9 +39,9 @@ pub(crate) fn line_width(line: &StyledLine) -> usize {
     line.iter().map(|span| width(&span.text)).sum()
 }
 
-/// How formatted text looks if styles are on.
+/// How a text looks if styles are on. The words carry the meaning; colours only help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TextStyle {
+pub(crate) enum Style {
     Plain,
     Heading,
     Strong,
@@ -56,7 +56,7 @@ pub(crate) enum TextStyle {
     Bad,
 }
 
-impl TextStyle {
+impl Style {
     const fn escape(self) -> &'static str {
         match self {
             Self::Plain => "",
@@ -64,28 +64,6 @@ impl TextStyle {
             Self::Strong => "\x1b[1m",
             Self::Emphasis => "\x1b[3m",
             Self::Code => "\x1b[36m",
-            Self::Faint => "\x1b[2m",
-            Self::Good => "\x1b[32m",
-            Self::Warn => "\x1b[33m",
-            Self::Bad => "\x1b[31m",
-        }
-    }
-}
-
-/// How a note looks if colours are on. The words carry the meaning; colours only help.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Style {
-    Plain,
-    Faint,
-    Good,
-    Warn,
-    Bad,
-}
-
-impl Style {
-    const fn escape(self) -> &'static str {
-        match self {
-            Self::Plain => "",
             Self::Faint => "\x1b[2m",
             Self::Good => "\x1b[32m",
             Self::Warn => "\x1b[33m",
@@ -260,9 +238,7 @@ impl Terminal {
             match output {
                 Output::Data(text) => self.print_data(text)?,
                 Output::Note(style, text) => self.note(*style, text),
-                Output::Line(line) => {
-                    write_stdout(&(format_line(line, self.is_stdout_tty && self.allows_colours) + "\n"))?;
-                }
+                Output::Line(line) => write_stdout(&(format_line(line, self.has_styles()) + "\n"))?,
             }
         }
         Ok(())

@@ -34,9 +34,8 @@ const TEXT_FIELDS: &[&str] = &["text", "content", "message", "answer", "response
 pub(crate) fn summarize_arguments(arguments: &str) -> String {
     let value: Value = serde_json::from_str(arguments).unwrap_or_else(|_| Value::from(arguments));
     let summary = match &value {
-        Value::Object(fields) => find_telling(fields).unwrap_or_else(|| {
-            if fields.is_empty() { String::new() } else { arguments.split_whitespace().collect::<Vec<_>>().join(" ") }
-        }),
+        Value::Object(fields) => find_telling(fields)
+            .unwrap_or_else(|| if fields.is_empty() { String::new() } else { format::join_words(arguments) }),
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) => value.to_string(),

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use contract::ErrorCode;
-use futures::FutureExt as _;
 use serde_json::{Value, json};
 use service::tasks::Tasks;
 use tokio::sync::mpsc::error::TrySendError;
@@ -33,7 +32,6 @@ const REQUESTS_MAX: usize = 16;
 /// Answers the requests of one editor.
 pub(super) struct Agent {
     shared: Arc<Shared>,
-    tasks: Tasks,
     running: Arc<Semaphore>,
     /// What the editor can do; none before `initialize`.
     client: Option<ClientAbilities>,
@@ -64,8 +62,8 @@ struct ClientAbilities {
 impl Agent {
     pub(super) fn new(peer: Peer, link: Arc<EdgeLink>, tasks: Tasks, default_agent: String) -> Self {
         let sessions = Mutex::default();
-        let shared = Arc::new(Shared { peer, link, tasks: tasks.clone(), default_agent, sessions });
-        Self { shared, tasks, running: Arc::new(Semaphore::new(REQUESTS_MAX)), client: None }
+        let shared = Arc::new(Shared { peer, link, tasks, default_agent, sessions });
+        Self { shared, running: Arc::new(Semaphore::new(REQUESTS_MAX)), client: None }
     }
 
     /// Answers a line that was too long.
@@ -151,8 +149,8 @@ impl Agent {
             let message = format!("{REQUESTS_MAX} requests run already; wait for their answers");
             return Err(RpcError::new(ErrorCode::Overloaded, message));
         };
-        let (peer, id, ending) = (self.shared.peer.clone(), id.clone(), self.tasks.token());
-        self.tasks.spawn("acp-request", async move {
+        let (peer, id, ending) = (self.shared.peer.clone(), id.clone(), self.shared.tasks.token());
+        self.shared.tasks.spawn("acp-request", async move {
             let _permit = permit;
             if let Some(outcome) = ending.run_until_cancelled(request).await {
                 peer.answer(&id, &outcome).await;
@@ -181,8 +179,7 @@ impl Shared {
     }
 
     async fn list_sessions(&self, params: ListParams) -> Result<Value, RpcError> {
-        let list = |mut api: SessionsApi, request| async move { api.list(request).await }.boxed();
-        let reply = self.link.call(params.request(), list).await?;
+        let reply = self.link.call(params.request(), SessionsApi::list).await?;
         // A session has no directory: that of this editor, where it is open here, else the one that is asked about.
         let elsewhere = params.cwd.or_else(|| std::env::current_dir().ok()).unwrap_or_default();
         let cwd_of = |session: &str| self.lock().get(session).map(|handle| handle.cwd.clone());

@@ -2,15 +2,13 @@
 
 use std::fmt;
 
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use proto::{ListAgentsRequest, ListModelsRequest};
 use tokio::sync::Mutex;
-use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use super::settings::Catalogue;
-use crate::client::{EdgeClient, SessionsApi, bounded};
+use crate::client::{EdgeClient, SessionsApi};
 use crate::failure::CommandFailure;
 
 /// Connects to the fleet of the command.
@@ -46,26 +44,18 @@ impl EdgeLink {
     }
 
     /// Makes a call, with retries while the connection is broken; by its command id the fleet handles it once.
-    pub(super) async fn call<R, T, F>(&self, request: R, call: F) -> Result<T, CommandFailure>
-    where
-        R: Clone,
-        F: Fn(SessionsApi, Request<R>) -> BoxFuture<'static, Result<Response<T>, Status>>,
-    {
-        let (client, began) = (self.client().await?, Instant::now());
-        loop {
-            match call(client.sessions(), bounded(request.clone())).await {
-                Ok(reply) => return Ok(reply.into_inner()),
-                Err(status) => client.wait_for_retry(&status, began).await?,
-            }
-        }
+    pub(super) async fn call<R: Clone, T>(
+        &self,
+        request: R,
+        method: impl AsyncFn(&mut SessionsApi, Request<R>) -> Result<Response<T>, Status>,
+    ) -> Result<T, CommandFailure> {
+        self.client().await?.call_with_retries(request, |_| {}, method).await
     }
 
     /// Fetches the agents and models that a session may have.
     pub(super) async fn catalogue(&self) -> Result<Catalogue, CommandFailure> {
-        let list_agents = |mut api: SessionsApi, request| async move { api.list_agents(request).await }.boxed();
-        let list_models = |mut api: SessionsApi, request| async move { api.list_models(request).await }.boxed();
-        let agents = self.call(ListAgentsRequest {}, list_agents).await?.agents;
-        let models = self.call(ListModelsRequest {}, list_models).await?.models;
+        let agents = self.call(ListAgentsRequest {}, SessionsApi::list_agents).await?.agents;
+        let models = self.call(ListModelsRequest {}, SessionsApi::list_models).await?.models;
         Ok(Catalogue { agents, models })
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::tool_call::{title_of, value_of};
 use super::update::{CallContent, CallStatus, ToolCallFields, ToolKind};
-use crate::gate_prompt::answer_request;
+use crate::gate_prompt::{DECLINED, answer_request};
 use crate::printable::reveal_invisible;
 
 /// Option of a permission request that approves.
@@ -16,8 +16,6 @@ const ALLOW: &str = "allow";
 const REJECT: &str = "reject";
 /// Beginning of the options that answer a question; the index of the choice follows.
 const CHOICE: &str = "choice-";
-/// Note for the model when a person wants to give no answer.
-const DECLINED: &str = "the person declines to answer: go on without an answer, and say what you assumed";
 
 /// How a gate is asked.
 #[derive(Debug, Clone, PartialEq)]

@@ -13,7 +13,6 @@ const PART_SESSIONS: u32 = 50;
 #[derive(Debug, Deserialize)]
 pub(super) struct ListParams {
     pub(super) cwd: Option<PathBuf>,
-    #[serde(default)]
     cursor: Option<String>,
 }
 

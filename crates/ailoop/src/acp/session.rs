@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::{Notify, mpsc};
 
 pub(super) use self::worker::SessionWorker;
-use self::worker::{GateReply, Life, Phase};
+use self::worker::{Life, Phase};
 use super::settings::SettingName;
 use super::stop_reason;
 use super::translate::{Translation, TurnResult};
@@ -46,40 +46,26 @@ pub(super) enum SessionCommand {
     },
 }
 
-/// What the worker does next.
-enum Step {
-    Command(SessionCommand),
-    Cancel,
-    Reply(GateReply),
-    Event(Result<Option<WatchItem>, CommandFailure>),
-}
-
 impl SessionWorker {
     /// Runs until the editor closes the session, or leaves.
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<SessionCommand>, cancel: Arc<Notify>) {
         loop {
-            let step = tokio::select! {
+            let life = tokio::select! {
                 // A cancel comes after the prompt that it is about.
                 biased;
                 command = commands.recv() => match command {
-                    Some(command) => Step::Command(command),
+                    Some(command) => self.take_command(command).await,
                     None => return,
                 },
-                () = cancel.notified() => Step::Cancel,
-                Some(reply) = self.replies.next(), if !self.replies.is_empty() => Step::Reply(reply),
-                event = next_event(&mut self.stream) => Step::Event(event),
-            };
-            let life = match step {
-                Step::Command(command) => self.take_command(command).await,
-                Step::Cancel => {
+                () = cancel.notified() => {
                     self.cancel().await;
                     Life::GoesOn
                 }
-                Step::Reply(reply) => {
+                Some(reply) = self.replies.next(), if !self.replies.is_empty() => {
                     self.take_reply(reply).await;
                     Life::GoesOn
                 }
-                Step::Event(event) => self.take_event(event).await,
+                event = next_event(&mut self.stream) => self.take_event(event).await,
             };
             if life == Life::Ends {
                 return;

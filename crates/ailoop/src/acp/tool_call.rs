@@ -6,6 +6,7 @@ use contract::tool::{ApprovalPolicy, Outcome};
 use serde_json::Value;
 
 use super::update::{CallContent, CallStatus, SessionUpdate, ToolCallFields, ToolKind};
+use crate::format;
 use crate::printable::reveal_invisible;
 
 /// Characters of the title of a call.
@@ -114,12 +115,8 @@ fn kind_of(tool: &str) -> ToolKind {
 pub(super) fn title_of(tool: &str, arguments: &Json) -> String {
     let arguments = value_of(arguments.get());
     let first = arguments.as_object().and_then(|fields| fields.values().find_map(Value::as_str)).unwrap_or_default();
-    let line = first.split_whitespace().collect::<Vec<_>>().join(" ");
-    let title = reveal_invisible(format!("{tool} {line}").trim());
-    if title.chars().count() <= TITLE_CHARS_MAX {
-        return title;
-    }
-    title.chars().take(TITLE_CHARS_MAX - 1).chain(['…']).collect()
+    let title = format!("{tool} {}", format::join_words(first));
+    format::cut(reveal_invisible(title.trim()), TITLE_CHARS_MAX)
 }
 
 /// Reads a text as JSON; a text that is none stays a text.

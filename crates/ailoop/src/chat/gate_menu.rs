@@ -8,15 +8,13 @@ use proto::AnswerRequest;
 use serde_json::Value;
 
 use super::gate_view::{ViewLine, view_call};
-use crate::gate_prompt::answer_request;
+use crate::gate_prompt::{DECLINED, answer_request};
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::printable::reveal_invisible;
 use crate::terminal::Style;
 
 /// Time in which a choice is not accepted after it was shown: the person may be typing something else.
 const SETTLE_TIME: Duration = Duration::from_millis(700);
-/// Note for the model when a person gives no answer.
-const DECLINED: &str = "the person declines to answer: go on without an answer, and say what you assumed";
 
 /// What the next typed text is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use contract::event::GateOpened;
 use serde_json::{Map, Value};
 use similar::{ChangeTag, TextDiff};
 
+use crate::format;
 use crate::printable::reveal_invisible;
 use crate::terminal::Style;
 
@@ -45,10 +46,7 @@ pub(super) fn view_call(gate: &GateOpened, shows_all: bool) -> CallView {
     let is_long = |line: &str| line.chars().count() > LINE_CHARS_MAX;
     let hidden =
         lines.len().saturating_sub(LINES_MAX) + lines.iter().take(LINES_MAX).filter(|(_, line)| is_long(line)).count();
-    let cut = |(style, line): ViewLine| {
-        let shown = if is_long(&line) { line.chars().take(LINE_CHARS_MAX - 1).chain(['…']).collect() } else { line };
-        (style, shown)
-    };
+    let cut = |(style, line): ViewLine| (style, format::cut(line, LINE_CHARS_MAX));
     CallView { lines: lines.into_iter().take(LINES_MAX).map(cut).collect(), hidden }
 }
 

@@ -198,7 +198,8 @@ impl KeyInput {
     }
 }
 
-fn current_size() -> ScreenSize {
+/// Returns the size of the terminal.
+pub(crate) fn current_size() -> ScreenSize {
     let (columns, rows) = crossterm::terminal::size().unwrap_or(SIZE_DEFAULT);
     ScreenSize { columns: usize::from(columns).max(10), rows: usize::from(rows).max(3) }
 }

@@ -71,9 +71,8 @@ impl Screen {
         let columns = self.size.columns.saturating_sub(1).max(1);
         let rows_max = self.size.rows.saturating_sub(1).max(1);
         // The cursor is always visible, else the last rows.
-        let end = region.rows.len().min(rows_max.max(region.cursor.0 + 1));
         let skipped = region.rows.len().saturating_sub(rows_max).min(region.cursor.0);
-        let end = if region.rows.len() > rows_max { (skipped + rows_max).min(region.rows.len()) } else { end };
+        let end = (skipped + rows_max).min(region.rows.len());
         let shown = region.rows.get(skipped..end).unwrap_or_default();
         self.drawn.clear();
         for (index, row) in shown.iter().enumerate() {

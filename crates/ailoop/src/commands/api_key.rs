@@ -1,19 +1,19 @@
 //! `ailoop api-key`: makes API keys for the edge. Only their hashes are stored.
 
 use std::collections::BTreeSet;
-use std::io::Write as _;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use configuration::TextFile;
+use contract::ErrorCode;
 use contract::tool::sha256_hex;
-use contract::{ErrorCode, Timestamp};
 use edge::{KeyEntry, KeysFile, Scope};
 use serde_json::{Value, json};
+use service::clock::{Clock as _, SystemClock};
 
 use super::output::{finish, print_table};
 use crate::args::{ApiKeyCommand, ApiKeyNewArgs, OutputArgs};
 use crate::failure::{CommandFailure, Exit};
+use crate::private_file::replace_file;
 use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 
@@ -51,8 +51,7 @@ fn format_entry(args: &ApiKeyNewArgs, key: &str) -> String {
     fields.extend(tenant.as_ref().map(|tenant| ("tenant", json!(tenant))));
     fields.extend(subject.as_ref().map(|subject| ("subject", json!(subject))));
     fields.extend((!agents.is_empty()).then(|| ("agents", json!(agents))));
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    fields.extend(expires.map(|lifetime| ("expires", json!(Timestamp::default().after(now + lifetime)))));
+    fields.extend(expires.map(|lifetime| ("expires", json!(SystemClock.now().after(lifetime)))));
     fields.extend(requests_per_minute.map(|limit| ("requests_per_minute", json!(limit))));
     let fields: Vec<String> = fields.iter().map(|(name, value)| format!("{name}: {value}")).collect();
     format!("  - {{{}}}\n", fields.join(", "))
@@ -89,14 +88,7 @@ fn add_entry(path: &Path, entry: &str) -> Result<(), CommandFailure> {
         return Err(CommandFailure::new(ErrorCode::BadConfig, message)
             .help(format!("leave out --file, or add the entry by hand:\n{entry}")));
     }
-    let new = path.with_extension(format!("{}.new", std::process::id()));
-    let write = || -> std::io::Result<()> {
-        let mut file = std::fs::File::create(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)
-    };
-    write().map_err(failed)
+    replace_file(path, text.as_bytes()).map_err(failed)
 }
 
 fn list_keys(path: &Path, as_json: bool, terminal: &Terminal) -> Result<Exit, CommandFailure> {

@@ -3,25 +3,23 @@
 use std::path::Path;
 
 use contract::{ErrorCode, Json};
-use proto::{AnswerRequest, Gate, ListGatesRequest};
+use proto::{AnswerRequest, Gate};
 use serde_json::{Value, json};
 use tool_schema::Schema;
 
 use super::control::note_result;
 use super::fleet_location::connect;
-use super::lists::fetch_tools_of;
+use super::lists::{GATES_MAX, fetch_gates, fetch_tools};
 use super::output::{finish, format_session, format_time, json_lines, print_table, shorten};
 use super::session_reference::{resolve_filter, resolve_session};
 use crate::args::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, GateArgs};
-use crate::client::{EdgeClient, bounded, command_id};
+use crate::client::{EdgeClient, SessionsApi, command_id};
 use crate::failure::{CommandFailure, Exit};
+use crate::format;
 use crate::printable::{escape_invisible_json, reveal_invisible};
 use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 use crate::text_argument;
-
-/// Gates that an edge lists at most.
-const GATES_MAX: u32 = 1_000;
 
 const COLUMNS: [TableColumn; 6] = [
     TableColumn::name("SESSION"),
@@ -33,32 +31,23 @@ const COLUMNS: [TableColumn; 6] = [
 ];
 
 pub(super) async fn run(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    match &args.command {
-        None => list_gates(args, terminal).await,
-        Some(ApprovalsCommand::Show(gate)) => show_gate(gate, terminal).await,
+    let empty = AnswerRequest::default();
+    let (gate, decision, done, answer) = match &args.command {
+        None => return list_gates(args, terminal).await,
+        Some(ApprovalsCommand::Show(gate)) => return show_gate(gate, terminal).await,
         Some(ApprovalsCommand::Approve(approve)) => {
-            let arguments_json = read_arguments(approve)?;
-            let answer = AnswerRequest { decision: "approve".to_owned(), arguments_json, ..AnswerRequest::default() };
-            send_answer(&approve.gate, AnswerRequest { note: approve.note.clone(), ..answer }, "approved", terminal)
-                .await
+            let (note, arguments_json) = (approve.note.clone(), read_arguments(approve)?);
+            (&approve.gate, "approve", "approved", AnswerRequest { note, arguments_json, ..empty })
         }
         Some(ApprovalsCommand::Deny(deny)) => {
-            let (decision, note) = ("deny".to_owned(), deny.note.clone());
-            send_answer(&deny.gate, AnswerRequest { decision, note, ..AnswerRequest::default() }, "denied", terminal)
-                .await
+            (&deny.gate, "deny", "denied", AnswerRequest { note: deny.note.clone(), ..empty })
         }
         Some(ApprovalsCommand::Answer(reply)) => {
             let content = Some(text_argument::read_text(&reply.text, std::io::stdin())?);
-            let decision = "answer".to_owned();
-            send_answer(
-                &reply.gate,
-                AnswerRequest { decision, content, ..AnswerRequest::default() },
-                "answered",
-                terminal,
-            )
-            .await
+            (&reply.gate, "answer", "answered", AnswerRequest { content, ..empty })
         }
-    }
+    };
+    send_answer(gate, AnswerRequest { decision: decision.to_owned(), ..answer }, done, terminal).await
 }
 
 async fn list_gates(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
@@ -113,22 +102,22 @@ async fn send_answer(
     }
     let arguments = format_arguments(changed.unwrap_or(&gate.arguments));
     terminal.note(Style::Faint, &format!("{} {} {arguments}", format_kind(&gate), gate.tool));
-    let request = bounded(AnswerRequest {
+    let request = AnswerRequest {
         session_id: gate.session_id.clone(),
         command_id: command_id(),
-        gate: gate.gate.clone(),
-        arguments_sha256: gate.arguments_sha256.clone(),
+        gate: gate.gate,
+        arguments_sha256: gate.arguments_sha256,
         ..answer
-    });
-    let reply = client.sessions().answer(request).await.map_err(|status| client.failure(&status))?;
-    note_result(terminal, &gate.session_id, done, reply.get_ref());
+    };
+    let reply = client.call(request, SessionsApi::answer).await?;
+    note_result(terminal, &gate.session_id, done, &reply);
     Ok(Exit::Done)
 }
 
 /// Checks changed arguments against the tool's schema before the gate is answered. Later only the model would learn
 /// that they are invalid.
 async fn check_arguments(client: &EdgeClient, tool: &str, arguments: &str) -> Result<(), CommandFailure> {
-    let known = fetch_tools_of(client).await?;
+    let known = fetch_tools(client).await?;
     // A tool that is absent now may come back with another schema, so there is nothing to check.
     let Some(tool) = known.iter().find(|known| known.name == tool) else { return Ok(()) };
     let parsed = |text: &str| Json::parse(text).map_err(|error| error.to_string());
@@ -163,11 +152,6 @@ async fn find_gate(client: &EdgeClient, args: &GateArgs) -> Result<Gate, Command
     }
 }
 
-async fn fetch_gates(client: &EdgeClient, session_id: String) -> Result<Vec<Gate>, CommandFailure> {
-    let reply = client.sessions().list_gates(bounded(ListGatesRequest { session_id, limit: GATES_MAX })).await;
-    Ok(reply.map_err(|status| client.failure(&status))?.into_inner().gates)
-}
-
 /// Reads the arguments that replace those of the model; empty if the person changes none.
 fn read_arguments(args: &ApproveArgs) -> Result<String, CommandFailure> {
     let Some(given) = &args.arguments else { return Ok(String::new()) };
@@ -183,7 +167,7 @@ fn read_arguments(args: &ApproveArgs) -> Result<String, CommandFailure> {
 
 /// Formats arguments, which may have several lines, on one line.
 fn format_arguments(arguments: &str) -> String {
-    reveal_invisible(&shorten(&arguments.split_whitespace().collect::<Vec<_>>().join(" ")))
+    reveal_invisible(&shorten(&format::join_words(arguments)))
 }
 
 fn format_kind(gate: &Gate) -> String {

@@ -1,11 +1,12 @@
 //! `ailoop bootstrap`: creates the streams once, so that services need no permission to do so.
 
-use bus::{Bus, NatsConfig};
+use bus::NatsConfig;
 use configuration::Settings;
 use contract::CellName;
 use service::common::CommonSettings;
 
 use super::cell_table::{cell_table, find_cell};
+use super::fleet_location::with_bus;
 use super::output::finish;
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
@@ -32,10 +33,10 @@ pub(super) async fn ensure_streams(
 }
 
 async fn ensure(fix: bool, nats: &NatsConfig, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let at = |error: bus::BusError| CommandFailure::from(error).at(nats.shown_url());
-    let bus = Bus::connect(nats).await.map_err(at)?;
-    let ensured = if fix { bus.repair().await } else { bus.ensure().await };
-    bus.close().await;
-    ensured.map_err(at)?;
+    with_bus(nats, async |bus| {
+        let ensured = if fix { bus.repair().await } else { bus.ensure().await };
+        ensured.map_err(|error| CommandFailure::from(error).at(nats.shown_url()))
+    })
+    .await?;
     Ok(finish(terminal.print_data("every stream, consumer and bucket is there\n")))
 }

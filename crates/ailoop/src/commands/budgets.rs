@@ -7,7 +7,7 @@ use serde_json::json;
 use super::fleet_location::connect;
 use super::output::{finish, json_lines, print_table};
 use crate::args::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
-use crate::client::{bounded, read_answer};
+use crate::client::{SessionsApi, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::table::{Table, TableColumn};
@@ -22,8 +22,8 @@ pub(super) async fn run(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit,
 
 async fn list(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
-    let reply = client.sessions().list_budgets(bounded(ListBudgetsRequest {})).await;
-    let budgets: Vec<BudgetStatus> = read_answer(&reply.map_err(|status| client.failure(&status))?.into_inner().json)?;
+    let reply = client.call(ListBudgetsRequest {}, SessionsApi::list_budgets).await?;
+    let budgets: Vec<BudgetStatus> = read_answer(&reply.json)?;
     if args.output.is_json() {
         return Ok(finish(terminal.print_data(&json_lines(budgets.iter().map(|budget| json!(budget))))));
     }
@@ -36,8 +36,7 @@ async fn list(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit, CommandFa
 
 async fn reset(args: &BudgetResetArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
-    let request = bounded(ResetBudgetRequest { budget: args.budget.clone() });
-    client.sessions().reset_budget(request).await.map_err(|status| client.failure(&status))?;
+    client.call(ResetBudgetRequest { budget: args.budget.clone() }, SessionsApi::reset_budget).await?;
     terminal.note(Style::Good, &format!("budget {} begins again with nothing spent", args.budget));
     Ok(Exit::Done)
 }

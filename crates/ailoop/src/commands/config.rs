@@ -10,16 +10,17 @@ use prompt_composer::Explanation;
 use serde_json::{Value, json};
 
 use super::config_trust::trust_directory;
+use super::fleet_location::connect;
 use super::lists::fetch_tools;
-use super::output::finish;
-use crate::args::{CheckArgs, ConfigCommand, ExplainArgs, SchemaArgs};
+use super::output::{finish, print_table};
+use crate::args::{CheckArgs, ConfigCommand, ExplainArgs, OutputArgs, SchemaArgs};
 use crate::compose::{agent_request, note_untrusted, read_catalog};
 use crate::config_check::{self, CheckReport};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::schemas::ConfigFile;
-use crate::table::{Cell, Table, TableColumn, TableWidth};
-use crate::terminal::{Style, Terminal, TextStyle};
+use crate::table::{Cell, Table, TableColumn};
+use crate::terminal::{Style, Terminal};
 
 pub(super) async fn run(command: &ConfigCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match command {
@@ -33,9 +34,9 @@ pub(super) async fn run(command: &ConfigCommand, terminal: &Terminal) -> Result<
 async fn check_config(args: &CheckArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let untrusted = Paths::find(None).ok().and_then(|paths| paths.untrusted);
     note_untrusted(terminal, untrusted.as_ref());
-    let tools = if args.fleet { Some(fetch_tools(&args.target).await?) } else { None };
+    let tools = if args.fleet { Some(fetch_tools(&connect(&args.target).await?).await?) } else { None };
     let tools = tools.map(|tools| tools.into_iter().map(|tool| tool.name).collect::<BTreeSet<String>>());
-    let report = config_check::check_config(&config_check::read_variables(), tools.as_ref());
+    let report = config_check::check_config(tools.as_ref());
     print_mistakes(&report, terminal);
     terminal.note(Style::Faint, &format!("looked at the environment and at {}", report.files.join(", ")));
     if !report.is_usable() {
@@ -59,7 +60,7 @@ pub(super) fn explain_failure(failure: CommandFailure, terminal: &Terminal) -> C
     if *failure.code() != ErrorCode::BadConfig {
         return failure;
     }
-    let report = config_check::check_config(&config_check::read_variables(), None);
+    let report = config_check::check_config(None);
     let mut mistakes = report.mistakes.iter().filter(|mistake| !mistake.is_warning);
     // Other files, such as that of the contexts, have the same code.
     if !mistakes.any(|mistake| failure.message().contains(&mistake.origin)) {
@@ -117,11 +118,10 @@ fn explain_agent(args: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Comman
         table.push(vec![
             Cell::from(setting.name.as_str()),
             Cell::from(format_value(&setting.value)),
-            Cell::new(TextStyle::Faint, &setting.origin),
+            Cell::new(Style::Faint, &setting.origin),
         ]);
     }
-    let width = terminal.stdout_columns().map_or(TableWidth::File, TableWidth::Terminal);
-    let printed = terminal.print_lines(&table.lines(width));
+    let printed = print_table(&table, &OutputArgs::default(), terminal);
     for warning in &composed.warnings {
         terminal.note(Style::Warn, &format!("warning: {warning}"));
     }

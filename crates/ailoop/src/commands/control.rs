@@ -2,7 +2,8 @@
 
 use contract::ErrorCode;
 use proto::{CommandReply, ConfigureRequest, ControlRequest, SendRequest, StartRequest};
-use serde_json::{Map, Value};
+use serde_json::Value;
+use tonic::{Request, Response, Status};
 
 use super::fleet_location::connect;
 use super::output::finish;
@@ -10,14 +11,14 @@ use super::selection::{confirm, list_selected};
 use super::session_reference::connect_to_session;
 use super::settings::session_options;
 use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs, SessionRef};
-use crate::client::{self, EdgeClient, bounded, command_id};
+use crate::client::{self, EdgeClient, SessionsApi, command_id};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::terminal::{Style, Terminal};
 use crate::text_argument;
 
 /// A command without content.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ControlVerb {
     Pause,
     Resume,
@@ -35,7 +36,7 @@ pub(super) async fn control_session(
     }
     let reference = SessionRef { session: args.session.clone(), last: args.last };
     let (client, session_id) = connect_to_session(&args.target, &reference).await?;
-    let reply = verb.send(&client, session_id.clone(), &args.reason).await?;
+    let reply = verb.send(&client, &session_id, &args.reason).await?;
     note_result(terminal, &session_id, verb.done(), &reply);
     Ok(Exit::Done)
 }
@@ -56,7 +57,7 @@ async fn control_selected(verb: ControlVerb, args: &ControlArgs, terminal: &Term
     }
     let mut failed = 0_u64;
     for session in &selected {
-        match verb.send(&client, session.session_id.clone(), &args.reason).await {
+        match verb.send(&client, &session.session_id, &args.reason).await {
             Ok(reply) => note_result(terminal, &session.session_id, verb.done(), &reply),
             // Without the fleet the others would fail in the same way, and later.
             Err(failure) if failure.exit() == Exit::Unreachable => return Err(failure),
@@ -91,17 +92,32 @@ impl ControlVerb {
         }
     }
 
-    async fn send(self, client: &EdgeClient, session_id: String, reason: &str) -> Result<CommandReply, CommandFailure> {
-        let mut sessions = client.sessions();
-        let reason = reason.to_owned();
-        let request = bounded(ControlRequest { session_id, command_id: command_id(), reason, no_wait: false });
-        let reply = match self {
-            Self::Pause => sessions.pause(request).await,
-            Self::Resume => sessions.resume(request).await,
-            Self::Stop => sessions.stop(request).await,
-            Self::CancelTurn => sessions.cancel_turn(request).await,
-        };
-        reply.map(tonic::Response::into_inner).map_err(|status| client.failure(&status))
+    async fn send(self, client: &EdgeClient, session: &str, reason: &str) -> Result<CommandReply, CommandFailure> {
+        client.call(control_request(session, reason), async |api, request| self.call(api, request).await).await
+    }
+
+    /// Calls the method of the client API.
+    pub(super) async fn call(
+        self,
+        api: &mut SessionsApi,
+        request: Request<ControlRequest>,
+    ) -> Result<Response<CommandReply>, Status> {
+        match self {
+            Self::Pause => api.pause(request).await,
+            Self::Resume => api.resume(request).await,
+            Self::Stop => api.stop(request).await,
+            Self::CancelTurn => api.cancel_turn(request).await,
+        }
+    }
+}
+
+/// Makes the request of a command without content.
+pub(super) fn control_request(session: &str, reason: &str) -> ControlRequest {
+    ControlRequest {
+        session_id: session.to_owned(),
+        command_id: command_id(),
+        reason: reason.to_owned(),
+        no_wait: false,
     }
 }
 
@@ -109,15 +125,10 @@ pub(super) async fn send_message(args: &SendArgs, terminal: &Terminal) -> Result
     let text = text_argument::read_text(&args.text, std::io::stdin())?;
     let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
     let mode = args.mode.as_str().to_owned();
-    let request = bounded(SendRequest {
-        session_id: session_id.clone(),
-        command_id: command_id(),
-        text,
-        mode,
-        ..SendRequest::default()
-    });
-    let reply = client.sessions().send(request).await.map_err(|status| client.failure(&status))?;
-    note_result(terminal, &session_id, "accepted", reply.get_ref());
+    let request =
+        SendRequest { session_id: session_id.clone(), command_id: command_id(), text, mode, ..SendRequest::default() };
+    let reply = client.call(request, SessionsApi::send).await?;
+    note_result(terminal, &session_id, "accepted", &reply);
     Ok(Exit::Done)
 }
 
@@ -127,7 +138,7 @@ pub(super) async fn fork_session(args: &ForkArgs, terminal: &Terminal) -> Result
     let prompt = args.prompt.as_deref().map(|prompt| text_argument::read_text(prompt, std::io::stdin())).transpose()?;
     let (client, from) = connect_to_session(&args.target, &args.session).await?;
     let options = serde_json::json!({"resume_from": {"session_id": from, "at": args.at}});
-    let request = bounded(StartRequest {
+    let request = StartRequest {
         session_id: session_id.clone(),
         command_id: command_id(),
         agent: args.agent.as_deref().unwrap_or_default().to_lowercase(),
@@ -136,22 +147,15 @@ pub(super) async fn fork_session(args: &ForkArgs, terminal: &Terminal) -> Result
         interactive: true,
         options_json: options.to_string(),
         no_wait: false,
-    });
-    client.sessions().start(request).await.map_err(|status| client.failure(&status))?;
+    };
+    client.call(request, SessionsApi::start).await?;
     let next = if args.prompt.is_some() { "watch" } else { "send" };
     terminal.note(Style::Good, &format!("session {session_id} goes on from {from}; now: ailoop {next} {session_id}"));
     Ok(finish(terminal.print_data(&format!("{session_id}\n"))))
 }
 
 pub(super) async fn configure_session(args: &ConfigureArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let mut continuation = Map::new();
-    if let Some(steps) = args.max_iterations {
-        continuation.insert("max_iterations".to_owned(), steps.into());
-    }
-    if let Some(timeout) = args.timeout {
-        continuation.insert("timeout".to_owned(), timeout.as_secs().into());
-    }
-    let mut options = session_options(&args.settings, continuation)?;
+    let mut options = session_options(&args.settings, args.max_iterations, args.timeout)?;
     if let Some(agent) = &args.agent {
         options.insert("agent".to_owned(), agent.to_lowercase().into());
     }
@@ -160,15 +164,15 @@ pub(super) async fn configure_session(args: &ConfigureArgs, terminal: &Terminal)
         return Err(CommandFailure::usage(ErrorCode::BadRequest, message));
     }
     let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
-    let request = bounded(ConfigureRequest {
+    let request = ConfigureRequest {
         session_id: session_id.clone(),
         command_id: command_id(),
         model: args.model.clone().unwrap_or_default(),
         options_json: Value::Object(options).to_string(),
         no_wait: false,
-    });
-    let reply = client.sessions().configure(request).await.map_err(|status| client.failure(&status))?;
-    note_result(terminal, &session_id, "configured", reply.get_ref());
+    };
+    let reply = client.call(request, SessionsApi::configure).await?;
+    note_result(terminal, &session_id, "configured", &reply);
     Ok(Exit::Done)
 }
 

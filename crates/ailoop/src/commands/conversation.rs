@@ -6,15 +6,17 @@ use contract::ErrorCode;
 use contract::event::{Event, GateKind, GateOpened};
 use contract::limits::LAST_WORD_MAX;
 use proto::{AnswerRequest, ControlRequest, Notification, SendRequest, SessionInfo, SessionRequest, StartRequest};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::control::control_request;
 use super::live_display::{LiveDisplay, Printed, make_renderer};
 use super::session_tree::{SessionTree, TreeItem};
+use super::settings::session_options;
 use crate::args::{ApproveArg, RunArgs, SessionSettings};
 use crate::chat::gate_menu::{GateMenu, MenuStep};
-use crate::client::{self, EdgeClient, OUTAGE_MAX, bounded, command_id};
+use crate::client::{EdgeClient, OUTAGE_MAX, SessionsApi, command_id};
 use crate::completion::{CompletionTracker, WaitTarget};
 use crate::failure::{CommandFailure, Exit};
 use crate::gate_prompt::{self, TypedLine};
@@ -124,17 +126,16 @@ impl Conversation<'_> {
         let Some(session) = self.session.clone() else {
             return self.start_session(command_id(), false, None).await;
         };
-        let request = SessionRequest { session_id: session.clone() };
-        let known = self.client.sessions().get(bounded(request)).await;
+        let known = self.client.call(SessionRequest { session_id: session.clone() }, SessionsApi::get).await;
         match known {
-            Ok(info) if self.args.last && info.get_ref().phase == "ended" => {
+            Ok(info) if self.args.last && info.phase == "ended" => {
                 self.start_session(command_id(), true, Some(&session)).await
             }
-            Ok(info) => self.continue_session(info.get_ref()).await,
-            Err(status) if client::error_code(&status) == ErrorCode::UnknownSession => {
+            Ok(info) => self.continue_session(&info).await,
+            Err(failure) if *failure.code() == ErrorCode::UnknownSession => {
                 self.start_session(session, true, None).await
             }
-            Err(status) => Err(self.client.failure(&status)),
+            Err(failure) => Err(failure),
         }
     }
 
@@ -160,7 +161,7 @@ impl Conversation<'_> {
             no_wait: false,
         };
         let report = |reason: &str| report_outage(self.terminal, reason, &session);
-        self.client.call(report, async |mut sessions| sessions.start(bounded(request.clone())).await).await?;
+        self.client.call_with_retries(request, report, SessionsApi::start).await?;
         let target = if interactive { WaitTarget::TurnEnd } else { WaitTarget::SessionEnd };
         Ok(StartedSession { session, from_seq: 1, target })
     }
@@ -194,10 +195,9 @@ impl Conversation<'_> {
             ..SendRequest::default()
         };
         let report = |reason: &str| report_outage(self.terminal, reason, &session);
-        self.client.call(report, async |mut sessions| sessions.send(bounded(request.clone())).await).await?;
+        self.client.call_with_retries(request, report, SessionsApi::send).await?;
         if takes_over {
-            let request = bounded(control_request(&session, "a new prompt"));
-            self.client.sessions().resume(request).await.map_err(|status| self.client.failure(&status))?;
+            self.client.call(control_request(&session, "a new prompt"), SessionsApi::resume).await?;
         }
         Ok(StartedSession { session, from_seq: info.seq + 1, target: WaitTarget::TurnOfMessage { message_id } })
     }
@@ -411,9 +411,9 @@ impl Conversation<'_> {
     /// gate has expired.
     async fn send_answer(&self, session: &str, answer: AnswerRequest) -> bool {
         let request = AnswerRequest { session_id: session.to_owned(), command_id: command_id(), ..answer };
-        let sent = self.client.sessions().answer(bounded(request)).await;
-        if let Err(status) = &sent {
-            self.terminal.print_failure(&self.client.failure(status));
+        let sent = self.client.call(request, SessionsApi::answer).await;
+        if let Err(failure) = &sent {
+            self.terminal.print_failure(failure);
         }
         sent.is_ok()
     }
@@ -430,16 +430,8 @@ impl Conversation<'_> {
 
     /// Pauses a session that the next command continues, so that a new fleet does not go on with the interrupted turn.
     async fn interrupt_turn(&self, session: &str) {
-        let request = bounded(control_request(session, "interrupted"));
-        let paused = timeout(EXIT_COMMAND_MAX, self.client.sessions().pause(request)).await;
-        match paused {
-            Ok(Ok(_)) => {}
-            // The turn has ended, or the session is already paused.
-            Ok(Err(status)) if client::error_code(&status) == ErrorCode::NotNow => {}
-            Ok(Err(status)) => self.terminal.print_failure(&self.client.failure(&status)),
-            Err(_) => {
-                self.terminal.note(Style::Warn, "the fleet did not answer; the turn may go on with the next fleet");
-            }
+        if let Err((style, why)) = pause_at_exit(&self.client, session, "interrupted").await {
+            self.terminal.note(style, &why);
         }
         let line = format!(
             "interrupted; the session {session} is kept. To go on with it:\n  ailoop run --session {session} \"…\""
@@ -448,10 +440,10 @@ impl Conversation<'_> {
     }
 
     async fn stop_session(&self, session: &str, reason: &str) {
-        let request = bounded(ControlRequest { no_wait: true, ..control_request(session, reason) });
-        match timeout(EXIT_COMMAND_MAX, self.client.sessions().stop(request)).await {
+        let request = ControlRequest { no_wait: true, ..control_request(session, reason) };
+        match timeout(EXIT_COMMAND_MAX, self.client.call(request, SessionsApi::stop)).await {
             Ok(Ok(_)) => {}
-            Ok(Err(status)) => self.terminal.print_failure(&self.client.failure(&status)),
+            Ok(Err(failure)) => self.terminal.print_failure(&failure),
             Err(_) => self.terminal.note(Style::Warn, "the fleet did not answer that the session is stopped"),
         }
     }
@@ -519,12 +511,14 @@ pub(super) fn add_reattach_help(
     failure.help(format!("the session goes on {when}; `ailoop watch {session}` follows it"))
 }
 
-fn control_request(session: &str, reason: &str) -> ControlRequest {
-    ControlRequest {
-        session_id: session.to_owned(),
-        command_id: command_id(),
-        reason: reason.to_owned(),
-        no_wait: false,
+/// Pauses the turn of a session whose fleet ends with this command. If that fails, it returns the note for the person.
+pub(super) async fn pause_at_exit(client: &EdgeClient, session: &str, reason: &str) -> Result<(), (Style, String)> {
+    match timeout(EXIT_COMMAND_MAX, client.call(control_request(session, reason), SessionsApi::pause)).await {
+        Ok(Ok(_)) => Ok(()),
+        // The turn has ended, or the session is already paused.
+        Ok(Err(failure)) if *failure.code() == ErrorCode::NotNow => Ok(()),
+        Ok(Err(failure)) => Err((Style::Bad, failure.to_string())),
+        Err(_) => Err((Style::Warn, "the fleet did not answer; the turn may go on with the next fleet".to_owned())),
     }
 }
 
@@ -545,14 +539,7 @@ async fn sleep_until_deadline(deadline: Option<Instant>) {
 
 /// Builds the settings of a new session, as the JSON object of `session.start`; empty without settings.
 fn start_options(args: &RunArgs, older: Option<&str>) -> Result<String, CommandFailure> {
-    let mut continuation = Map::new();
-    if let Some(steps) = args.max_iterations {
-        continuation.insert("max_iterations".to_owned(), Value::from(steps));
-    }
-    if let Some(timeout) = args.timeout {
-        continuation.insert("timeout".to_owned(), Value::from(timeout.as_secs()));
-    }
-    let mut options = super::settings::session_options(&args.settings, continuation)?;
+    let mut options = session_options(&args.settings, args.max_iterations, args.timeout)?;
     if let Some(older) = older {
         options.insert("resume_from".to_owned(), json!({"session_id": older}));
     }

@@ -9,7 +9,7 @@ use super::output::{finish, format_time, print_table};
 use super::selection::confirm;
 use super::session_reference::{resolve_filter, resolve_session};
 use crate::args::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
-use crate::client::{self, EdgeClient, bounded, read_answer};
+use crate::client::{self, EdgeClient, SessionsApi, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::table::{Table, TableColumn};
@@ -45,8 +45,7 @@ pub(super) async fn run(command: &DeadCommand, terminal: &Terminal) -> Result<Ex
 async fn list_letters(args: &DeadListArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
     let session_id = resolve_filter(&client, args.session.as_deref()).await?;
-    let request = bounded(ListDeadRequest { session_id });
-    let reply = client.sessions().list_dead(request).await.map_err(|status| client.failure(&status))?.into_inner();
+    let reply = client.call(ListDeadRequest { session_id }, SessionsApi::list_dead).await?;
     if args.output.is_json() {
         return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
     }
@@ -76,8 +75,7 @@ async fn show_letter(args: &DeadArgs, terminal: &Terminal) -> Result<Exit, Comma
     let mut request = parse_letter(&args.letter)?;
     let client = connect(&args.target).await?;
     request.session_id = resolve_session(&client, &request.session_id).await?;
-    let reply = client.sessions().show_dead(bounded(request)).await.map_err(|status| client.failure(&status))?;
-    let letter: serde_json::Value = read_answer(&reply.into_inner().json)?;
+    let letter: serde_json::Value = read_answer(&client.call(request, SessionsApi::show_dead).await?.json)?;
     let text = serde_json::to_string_pretty(&letter).unwrap_or_default();
     Ok(finish(terminal.print_data(&format!("{text}\n"))))
 }
@@ -94,13 +92,11 @@ impl Remedy {
     async fn apply(self, client: &EdgeClient, request: DeadRequest) -> Result<String, CommandFailure> {
         match self {
             Self::Retry => {
-                let reply = client.sessions().retry_dead(bounded(request)).await;
-                let reply = reply.map_err(|status| client.failure(&status))?.into_inner();
+                let reply = client.call(request, SessionsApi::retry_dead).await?;
                 Ok(format!("sent to session {} again, as command {}", reply.session_id, reply.command_id))
             }
             Self::Drop => {
-                let reply = client.sessions().drop_dead(bounded(request)).await;
-                let reply = reply.map_err(|status| client.failure(&status))?.into_inner();
+                let reply = client.call(request, SessionsApi::drop_dead).await?;
                 let letter: DeadLetterSummary = read_answer(&reply.json)?;
                 Ok(format!("{} is deleted: {}", letter.name(), letter.reason))
             }
@@ -128,8 +124,7 @@ async fn remedy(remedy: Remedy, args: &DeadSelection, terminal: &Terminal) -> Re
 async fn remedy_selected(remedy: Remedy, args: &DeadSelection, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
     let session_id = resolve_filter(&client, args.session.as_deref()).await?;
-    let reply = client.sessions().list_dead(bounded(ListDeadRequest { session_id })).await;
-    let reply = reply.map_err(|status| client.failure(&status))?.into_inner();
+    let reply = client.call(ListDeadRequest { session_id }, SessionsApi::list_dead).await?;
     let mut letters: Vec<DeadLetterSummary> = read_answer(&reply.json)?;
     letters.retain(|letter| args.code.as_ref().is_none_or(|code| letter.code == *code));
     if letters.is_empty() {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::output::{finish, shorten};
 use super::reading::read_session;
 use crate::args::DescribeArgs;
-use crate::client::{EdgeClient, bounded, read_answer};
+use crate::client::{SessionsApi, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::Queue;
 use crate::format;
@@ -29,11 +29,9 @@ struct Description {
     turn: u32,
     step: u32,
     updated: Timestamp,
-    #[serde(default)]
     stop_reason: Option<String>,
     waits: Vec<Wait>,
     waiting_inputs: u64,
-    #[serde(default)]
     timer: Option<Timestamp>,
     queues: Vec<Queue>,
     errors: Vec<LoggedError>,
@@ -45,9 +43,7 @@ struct Description {
 #[derive(Deserialize)]
 struct Wait {
     kind: String,
-    #[serde(default)]
     since: Option<Timestamp>,
-    #[serde(default)]
     holder: Option<CallHolder>,
     #[serde(default)]
     call: String,
@@ -57,19 +53,14 @@ struct Wait {
     model: String,
     #[serde(default)]
     purpose: String,
-    #[serde(default)]
     tool: Option<String>,
     #[serde(default)]
     effect: String,
-    #[serde(default)]
     child: Option<String>,
     #[serde(default)]
     gate: String,
-    #[serde(default)]
     deadline: Option<Timestamp>,
-    #[serde(default)]
     expires: Option<Timestamp>,
-    #[serde(default)]
     at: Option<Timestamp>,
     #[serde(default)]
     count: u64,
@@ -97,20 +88,10 @@ struct Finding {
 }
 
 pub(super) async fn describe_session(args: &DescribeArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    read_session(&args.target, &args.session, terminal, async |client, session_id| {
-        print_description(args, &client, session_id, terminal).await
+    let reply = read_session(&args.target, &args.session, terminal, async |client, session_id| {
+        client.call(SessionRequest { session_id }, SessionsApi::describe).await
     })
-    .await
-}
-
-async fn print_description(
-    args: &DescribeArgs,
-    client: &EdgeClient,
-    session_id: String,
-    terminal: &Terminal,
-) -> Result<Exit, CommandFailure> {
-    let request = bounded(SessionRequest { session_id });
-    let reply = client.sessions().describe(request).await.map_err(|status| client.failure(&status))?.into_inner();
+    .await?;
     if args.output.is_json() {
         return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
     }

@@ -8,23 +8,23 @@ use std::time::Duration;
 
 use contract::fleet::WorkerService;
 use contract::tool::{ASK_USER, DELEGATE};
-use proto::{ListAgentsRequest, ListGatesRequest, ListModelsRequest, ToolInfo};
+use proto::{ListAgentsRequest, ListModelsRequest, ToolInfo};
 use serde_json::json;
 use tokio::time::Instant;
 
 use self::check::{Check, Outcome};
 use self::local::{check_directory, check_keys, check_programs};
 use super::fleet_location::find_fleet;
-use super::lists::fetch_tools_of;
+use super::lists::{fetch_gates, fetch_tools};
 use super::output::json_lines;
 use crate::args::DoctorArgs;
-use crate::client::{EdgeClient, bounded};
+use crate::client::{EdgeClient, SessionsApi};
 use crate::columns::wrap_words;
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::{FleetStatus, Queue, Replica};
 use crate::format;
 use crate::printable::one_line;
-use crate::terminal::{Span, Style, StyledLine, Terminal, TextStyle};
+use crate::terminal::{Span, Style, StyledLine, Terminal};
 
 /// The services of a fleet, with what is missing without them. A tool-host shows by its tools.
 const SERVICES: [(&str, &str); 5] = [
@@ -44,8 +44,6 @@ const ITEM_AGE_MAX: Duration = Duration::from_mins(5);
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// What stands before the text of a check, and in place of it before further lines.
 const FOUND_INDENT: &str = "        ";
-/// Gates that are counted.
-const GATES_MAX: u32 = 1_000;
 
 /// Checks the fleet; fails if a check fails.
 pub(super) async fn check_fleet(args: &DoctorArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
@@ -216,25 +214,17 @@ fn check_queues(status: &FleetStatus) -> Vec<Check> {
 
 /// What the edge reaches behind it: the composer with its agents and models, and the tools.
 async fn check_parts(client: &EdgeClient) -> Vec<Check> {
-    let mut checks = Vec::new();
-    let agents =
-        client.sessions().list_agents(bounded(ListAgentsRequest {})).await.map(|reply| reply.into_inner().agents.len());
-    checks.push(counted(
-        "composer",
-        "agent",
-        agents.map_err(|status| client.failure(&status)),
-        "see the prompt-composer's log",
-    ));
-    let models =
-        client.sessions().list_models(bounded(ListModelsRequest {})).await.map(|reply| reply.into_inner().models.len());
-    checks.push(counted("composer", "model", models.map_err(|status| client.failure(&status)), "see models.yaml"));
-    checks.extend(check_tools(fetch_tools_of(client).await));
-    let gates =
-        client.sessions().list_gates(bounded(ListGatesRequest { limit: GATES_MAX, ..Default::default() })).await;
-    checks.push(match gates.map(|reply| reply.into_inner().gates.len()) {
+    let agents = client.call(ListAgentsRequest {}, SessionsApi::list_agents).await.map(|reply| reply.agents.len());
+    let models = client.call(ListModelsRequest {}, SessionsApi::list_models).await.map(|reply| reply.models.len());
+    let mut checks = vec![
+        counted("composer", "agent", agents, "see the prompt-composer's log"),
+        counted("composer", "model", models, "see models.yaml"),
+    ];
+    checks.extend(check_tools(fetch_tools(client).await));
+    checks.push(match fetch_gates(client, String::new()).await.map(|gates| gates.len() as u64) {
         Ok(0) => Check::ok("people", "nothing waits for a person"),
-        Ok(count) => Check::ok("people", format!("{} for a person: `ailoop approvals`", plural_wait(count as u64))),
-        Err(status) => Check::fail("people", client.failure(&status).message(), "see the log of the edge"),
+        Ok(count) => Check::ok("people", format!("{} for a person: `ailoop approvals`", plural_wait(count))),
+        Err(failure) => Check::fail("people", failure.message(), "see the log of the edge"),
     });
     checks
 }
@@ -296,21 +286,21 @@ fn draw(checks: &[Check], columns: usize) -> Vec<StyledLine> {
                 lines.push(Vec::new());
             }
             group = check.group;
-            lines.push(vec![Span::new(TextStyle::Strong, group)]);
+            lines.push(vec![Span::new(Style::Strong, group)]);
         }
         let (mark, style) = match check.outcome {
-            Outcome::Ok => ("ok  ", TextStyle::Good),
-            Outcome::Warning => ("WARN", TextStyle::Warn),
-            Outcome::Failed => ("FAIL", TextStyle::Bad),
+            Outcome::Ok => ("ok  ", Style::Good),
+            Outcome::Warning => ("WARN", Style::Warn),
+            Outcome::Failed => ("FAIL", Style::Bad),
         };
         let text_columns = columns.saturating_sub(FOUND_INDENT.len());
         for (index, part) in wrap_words(&one_line(&check.found), text_columns).into_iter().enumerate() {
             let head =
-                if index == 0 { Span::new(style, format!("  {mark}")) } else { Span::new(TextStyle::Plain, "      ") };
-            lines.push(vec![head, Span::new(TextStyle::Plain, format!("  {part}"))]);
+                if index == 0 { Span::new(style, format!("  {mark}")) } else { Span::new(Style::Plain, "      ") };
+            lines.push(vec![head, Span::new(Style::Plain, format!("  {part}"))]);
         }
         for part in wrap_words(&one_line(&check.advice), text_columns) {
-            lines.push(vec![Span::new(TextStyle::Plain, format!("{FOUND_INDENT}{part}"))]);
+            lines.push(vec![Span::new(Style::Plain, format!("{FOUND_INDENT}{part}"))]);
         }
     }
     lines

@@ -10,6 +10,7 @@ use contract::commit::CommitMeta;
 use contract::subject::SessionKey;
 
 use super::cells::nats_of_session;
+use super::fleet_location::with_bus;
 use super::output::finish;
 use super::selection::confirm;
 use super::session_reference::parse_whole_id;
@@ -22,10 +23,7 @@ use crate::terminal::{Style, Terminal};
 pub(super) async fn drop_history(args: &DropHistoryArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let key = SessionKey { tenant: parse_tenant(&args.tenant)?, session: parse_whole_id(&args.session)? };
     let nats = nats_of_session(&args.nats, &key).await?;
-    let bus = Bus::connect(&nats).await.map_err(|error| CommandFailure::from(error).at(nats.shown_url()))?;
-    let dropped = drop_end(&bus, &key, args, terminal).await;
-    bus.close().await;
-    dropped
+    with_bus(&nats, async |bus| drop_end(bus, &key, args, terminal).await).await
 }
 
 async fn drop_end(

@@ -11,7 +11,7 @@ use contract::subject::SessionKey;
 use loop_orchestrator::{Clock as _, SystemClock};
 
 use super::cells::nats_of_session;
-use super::fleet_location::nats_config;
+use super::fleet_location::{nats_config, with_bus};
 use super::output::finish;
 use super::reading::read_bus;
 use super::session_reference::parse_whole_id;
@@ -68,10 +68,11 @@ pub(super) async fn import_session(args: &ImportArgs, terminal: &Terminal) -> Re
     };
     let mut file = BufReader::new(File::open(&args.file).map_err(cannot)?);
     let nats = nats_config(&args.nats)?;
-    let bus = Bus::connect(&nats).await.map_err(|error| CommandFailure::from(error).at(nats.shown_url()))?;
-    let imported = export_import::import(&bus, &mut file, SystemClock.now()).await;
-    bus.close().await;
-    let (key, commits) = imported.map_err(|failure| failure.at(args.file.display()))?;
+    let imported = with_bus(&nats, async |bus| {
+        let imported = export_import::import(bus, &mut file, SystemClock.now()).await;
+        imported.map_err(|failure| failure.at(args.file.display()))
+    });
+    let (key, commits) = imported.await?;
     Ok(finish(terminal.print_data(&format!("{}\t{commits} commits\n", key.session))))
 }
 

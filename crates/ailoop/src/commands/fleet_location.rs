@@ -1,7 +1,7 @@
 //! Which fleet and which NATS server a command is for.
 
 use ailoop_client::RunFile;
-use bus::NatsConfig;
+use bus::{Bus, NatsConfig};
 use configuration::{Settings, env};
 use contract::{CellName, ErrorCode};
 use service::common::CommonSettings;
@@ -142,6 +142,17 @@ pub(super) fn nats_config(args: &NatsArgs) -> Result<NatsConfig, CommandFailure>
             Err(CommandFailure::usage(ErrorCode::BadRequest, message).help("name one with --cell"))
         }
     }
+}
+
+/// Runs a command that uses NATS directly.
+pub(super) async fn with_bus<T>(
+    nats: &NatsConfig,
+    command: impl AsyncFnOnce(&Bus) -> Result<T, CommandFailure>,
+) -> Result<T, CommandFailure> {
+    let bus = Bus::connect(nats).await.map_err(|error| CommandFailure::from(error).at(nats.shown_url()))?;
+    let result = command(&bus).await;
+    bus.close().await;
+    result
 }
 
 /// Whether the command line, a fleet that runs or the configuration says where NATS is.

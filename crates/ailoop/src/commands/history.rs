@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use contract::Timestamp;
 use contract::event::Event;
 use proto::{ReplayRequest, SessionRequest};
 use serde::Deserialize;
@@ -10,8 +11,9 @@ use serde_json::Value;
 use super::output::{finish, print_table};
 use super::reading::read_session;
 use crate::args::{DecisionsArgs, ReplayArgs};
-use crate::client::{EdgeClient, bounded, read_answer};
+use crate::client::{EdgeClient, SessionsApi, read_answer};
 use crate::failure::{CommandFailure, Exit};
+use crate::format;
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::stream::SessionStream;
 use crate::table::{Table, TableColumn};
@@ -49,20 +51,10 @@ struct ReplayDifference {
 
 /// Folds a log again; a difference is a failure.
 pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    read_session(&args.target, &args.session, terminal, async |client, session_id| {
-        print_replay(args, &client, session_id, terminal).await
+    let reply = read_session(&args.target, &args.session, terminal, async |client, session_id| {
+        client.call(ReplayRequest { session_id, at: args.at, no_commits: false }, SessionsApi::replay).await
     })
-    .await
-}
-
-async fn print_replay(
-    args: &ReplayArgs,
-    client: &EdgeClient,
-    session_id: String,
-    terminal: &Terminal,
-) -> Result<Exit, CommandFailure> {
-    let request = bounded(ReplayRequest { session_id, at: args.at, no_commits: false });
-    let reply = client.sessions().replay(request).await.map_err(|status| client.failure(&status))?.into_inner();
+    .await?;
     let report: ReplayReport = read_answer(&reply.json)?;
     let printed = if args.output.is_json() {
         terminal.print_data(&format!("{}\n", reply.json))
@@ -96,21 +88,12 @@ fn commit_row(line: &CommitRow) -> Vec<String> {
 
 /// Lists every decision of a session on whether to continue.
 pub(super) async fn list_decisions(args: &DecisionsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    read_session(&args.target, &args.session, terminal, async |client, session_id| {
-        print_decisions(args, &client, &session_id, terminal).await
+    let events = read_session(&args.target, &args.session, terminal, async |client, session_id| {
+        fetch_events(&client, &session_id).await
     })
-    .await
-}
-
-async fn print_decisions(
-    args: &DecisionsArgs,
-    client: &EdgeClient,
-    session_id: &str,
-    terminal: &Terminal,
-) -> Result<Exit, CommandFailure> {
-    let events = fetch_events(client, session_id).await?;
+    .await?;
     let mut rows = Vec::new();
-    for (notification, event) in &events {
+    for (time, event) in &events {
         let Event::ContinuationProgress(progress) = event else { continue };
         if args.output.is_json() {
             if terminal.print_data(&format!("{}\n", event.data().get())).is_err() {
@@ -122,7 +105,7 @@ async fn print_decisions(
         let decision = if progress.continues { "go on" } else { "end" };
         let calls: Vec<String> = progress.call_ids.iter().map(ToString::to_string).collect();
         rows.push(vec![
-            notification.time.map(|time| time.to_string()).unwrap_or_default(),
+            time.map(|time| time.to_string()).unwrap_or_default(),
             position,
             decision.to_owned(),
             progress.source.to_string(),
@@ -132,7 +115,7 @@ async fn print_decisions(
             },
             calls.join(" "),
             progress.reason.clone(),
-            progress.excerpt.split_whitespace().collect::<Vec<_>>().join(" "),
+            format::join_words(&progress.excerpt),
         ]);
     }
     if args.output.is_json() {
@@ -155,13 +138,13 @@ async fn print_decisions(
     Ok(finish(print_table(&Table::new(&columns).with_rows(rows), &args.output, terminal)))
 }
 
-/// Fetches every event that a session has now.
+/// Fetches every event that a session has now, with the time at which the session decided it.
 pub(super) async fn fetch_events(
     client: &EdgeClient,
     session_id: &str,
-) -> Result<Vec<(ParsedNotification, Event)>, CommandFailure> {
-    let request = bounded(SessionRequest { session_id: session_id.to_owned() });
-    let info = client.sessions().get(request).await.map_err(|status| client.failure(&status))?.into_inner();
+) -> Result<Vec<(Option<Timestamp>, Event)>, CommandFailure> {
+    let request = SessionRequest { session_id: session_id.to_owned() };
+    let info = client.call(request, SessionsApi::get).await?;
     let mut stream = SessionStream::new(client.clone(), session_id, 1, false);
     let mut events = Vec::new();
     let mut seq = 0;
@@ -176,9 +159,8 @@ pub(super) async fn fetch_events(
         };
         let parsed = ParsedNotification::parse(&notification);
         seq = parsed.seq.unwrap_or(seq);
-        if let NotificationContent::Event(event) = &parsed.content {
-            let event = (**event).clone();
-            events.push((parsed, event));
+        if let NotificationContent::Event(event) = parsed.content {
+            events.push((parsed.time, *event));
         }
     }
     Ok(events)

@@ -2,26 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use proto::{ListGatesRequest, ListReply, ListToolsRequest, Queue, QueuesRequest, SessionInfo, ToolInfo};
+use proto::{Gate, ListGatesRequest, ListReply, ListToolsRequest, Queue, QueuesRequest, SessionInfo, ToolInfo};
 use serde_json::{Value, json};
 
 use super::fleet_location::connect;
 use super::output::{finish, first_line, format_session, format_time, json_lines, print_table};
 use super::reading::read_fleet;
 use super::selection::list_request;
-use crate::args::{FleetTarget, QueuesArgs, SessionsArgs, SessionsCommand, ToolsArgs};
-use crate::client::{EdgeClient, bounded};
+use crate::args::{QueuesArgs, SessionsArgs, SessionsCommand, ToolsArgs};
+use crate::client::{EdgeClient, SessionsApi};
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::FleetStatus;
 use crate::format;
 use crate::table::{Cell, Table, TableColumn};
-use crate::terminal::{Style, Terminal, TextStyle};
+use crate::terminal::{Style, Terminal};
 use crate::tools::describe;
 
 /// What the table says of a session with a gate that waits for a person.
 const ASKS_YOU: &str = "asks you";
-/// Gates that are asked for.
-const GATES_MAX: u32 = 1_000;
+/// Gates that an edge lists at most.
+pub(super) const GATES_MAX: u32 = 1_000;
 const SESSION_COLUMNS: [TableColumn; 9] = [
     TableColumn::name("SESSION"),
     TableColumn::name("PHASE"),
@@ -52,9 +52,8 @@ pub(super) async fn list_sessions(args: &SessionsArgs, terminal: &Terminal) -> R
 }
 
 async fn print_sessions(args: &SessionsArgs, client: &EdgeClient, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let request = bounded(list_request(&args.filter, args.limit));
-    let reply = client.sessions().list(request).await.map_err(|status| client.failure(&status))?;
-    let ListReply { sessions, missing_cells, .. } = reply.into_inner();
+    let request = list_request(&args.filter, args.limit);
+    let ListReply { sessions, missing_cells, .. } = client.call(request, SessionsApi::list).await?;
     for cell in &missing_cells {
         terminal.note(Style::Warn, &format!("cell {cell} does not answer: its sessions are not in the list"));
     }
@@ -70,23 +69,24 @@ async fn print_sessions(args: &SessionsArgs, client: &EdgeClient, terminal: &Ter
         terminal.note(Style::Plain, none);
         return Ok(Exit::Done);
     }
-    let asking = sessions_that_ask(client).await?;
-    let mut table = Table::new(&SESSION_COLUMNS);
-    for session in &sessions {
+    let gates = fetch_gates(client, String::new()).await?;
+    let asking: BTreeSet<String> = gates.into_iter().map(|gate| gate.session_id).collect();
+    let row = |session: &SessionInfo| {
         let id = format_session(&session.session_id, &args.output, terminal);
         let updated = format_time(&session.updated, terminal);
-        table.push(session_row(session, id, updated, asking.contains(&session.session_id)));
-    }
+        session_row(session, id, updated, asking.contains(&session.session_id))
+    };
+    let table = Table::new(&SESSION_COLUMNS).with_rows(sessions.iter().map(row));
     Ok(finish(print_table(&table, &args.output, terminal)))
 }
 
 pub(super) async fn list_tools(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
     if args.output.is_json() {
-        let tools = fetch_tools_of(&client).await?;
+        let tools = fetch_tools(&client).await?;
         return Ok(finish(terminal.print_data(&json_lines(tools.iter().map(describe::to_json)))));
     }
-    let (tools, missing) = tokio::join!(fetch_tools_of(&client), fetch_tool_warnings(&client));
+    let (tools, missing) = tokio::join!(fetch_tools(&client), fetch_tool_warnings(&client));
     let tools = tools?;
     for warning in missing {
         terminal.note(Style::Warn, &warning);
@@ -108,19 +108,19 @@ async fn fetch_tool_warnings(client: &EdgeClient) -> BTreeSet<String> {
 }
 
 /// Fetches the catalogue of the tenant of the caller.
-pub(super) async fn fetch_tools(target: &FleetTarget) -> Result<Vec<ToolInfo>, CommandFailure> {
-    fetch_tools_of(&connect(target).await?).await
+pub(super) async fn fetch_tools(client: &EdgeClient) -> Result<Vec<ToolInfo>, CommandFailure> {
+    Ok(client.call(ListToolsRequest {}, SessionsApi::list_tools).await?.tools)
 }
 
-pub(super) async fn fetch_tools_of(client: &EdgeClient) -> Result<Vec<ToolInfo>, CommandFailure> {
-    let reply = client.sessions().list_tools(bounded(ListToolsRequest {})).await;
-    Ok(reply.map_err(|status| client.failure(&status))?.into_inner().tools)
+/// Fetches the gates that wait for a person: those of a session, or of all if the id is empty.
+pub(super) async fn fetch_gates(client: &EdgeClient, session_id: String) -> Result<Vec<Gate>, CommandFailure> {
+    let request = ListGatesRequest { session_id, limit: GATES_MAX };
+    Ok(client.call(request, SessionsApi::list_gates).await?.gates)
 }
 
 pub(super) async fn list_queues(args: &QueuesArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
-    let reply = client.sessions().queues(bounded(QueuesRequest {})).await;
-    let found = reply.map_err(|status| client.failure(&status))?.into_inner();
+    let found = client.call(QueuesRequest {}, SessionsApi::queues).await?;
     if args.output.is_json() {
         let queue = |queue: &Queue| json!({"queue": queue.queue, "waiting": queue.waiting, "held": queue.held});
         let queues: Vec<Value> = found.queues.iter().map(queue).collect();
@@ -138,13 +138,6 @@ pub(super) async fn list_queues(args: &QueuesArgs, terminal: &Terminal) -> Resul
     Ok(finish(printed))
 }
 
-/// Returns the ids of sessions with a gate that waits for a person.
-async fn sessions_that_ask(client: &EdgeClient) -> Result<BTreeSet<String>, CommandFailure> {
-    let request = bounded(ListGatesRequest { limit: GATES_MAX, ..ListGatesRequest::default() });
-    let reply = client.sessions().list_gates(request).await.map_err(|status| client.failure(&status))?;
-    Ok(reply.into_inner().gates.into_iter().map(|gate| gate.session_id).collect())
-}
-
 fn session_row(session: &SessionInfo, id: String, updated: String, is_asking: bool) -> Vec<Cell> {
     let phase = if is_asking { ASKS_YOU } else { &session.phase };
     vec![
@@ -160,12 +153,12 @@ fn session_row(session: &SessionInfo, id: String, updated: String, is_asking: bo
     ]
 }
 
-fn phase_style(phase: &str) -> TextStyle {
+fn phase_style(phase: &str) -> Style {
     match phase {
-        "running" => TextStyle::Good,
-        "paused" | ASKS_YOU => TextStyle::Warn,
-        "ended" => TextStyle::Faint,
-        _ => TextStyle::Plain,
+        "running" => Style::Good,
+        "paused" | ASKS_YOU => Style::Warn,
+        "ended" => Style::Faint,
+        _ => Style::Plain,
     }
 }
 

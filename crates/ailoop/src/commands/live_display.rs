@@ -7,8 +7,9 @@ use proto::Notification;
 use tokio::time::{Instant, sleep_until};
 
 use crate::args::TRACE_URL;
+use crate::chat::input::current_size;
 use crate::chat::plan_view::PlanView;
-use crate::chat::screen::{Region, Screen, ScreenSize};
+use crate::chat::screen::{Region, Screen};
 use crate::chat::status_line::StatusLine;
 use crate::notification::{NotificationContent, ParsedNotification, to_json_line};
 use crate::render::{SessionRenderer, render_text};
@@ -16,13 +17,13 @@ use crate::terminal::{Layout, Output, StdoutClosed, Style, Terminal};
 use crate::tool_summary::to_line;
 
 /// Shortest time between two frames without finished lines.
-const FRAME_INTERVAL: Duration = Duration::from_millis(40);
+pub(super) const FRAME_INTERVAL: Duration = Duration::from_millis(40);
 /// Time between two frames while only the seconds of the status change.
-const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// Rows of the reply's last block that are shown before the block is complete.
-const PREVIEW_ROWS_MAX: usize = 12;
+pub(super) const PREVIEW_ROWS_MAX: usize = 12;
 /// Rows of the plan.
-const PLAN_ROWS_MAX: usize = 6;
+pub(super) const PLAN_ROWS_MAX: usize = 6;
 
 /// The lines of a session, and the rows below them.
 pub(super) struct LiveDisplay<'a> {
@@ -73,7 +74,7 @@ impl<'a> LiveDisplay<'a> {
         let live = (printed == Printed::Everything && terminal.can_redraw_rows()).then(|| {
             let status = StatusLine::new("", "", std::time::Instant::now()).with_interrupt_hint(interrupt_hint);
             LiveRows {
-                screen: Screen::new(screen_size(), terminal.has_styles()),
+                screen: Screen::new(current_size(), terminal.has_styles()),
                 status,
                 plan: PlanView::default(),
                 open_gates: 0,
@@ -168,7 +169,7 @@ impl<'a> LiveDisplay<'a> {
 
     fn draw(&mut self, outputs: &[Output]) -> Result<(), StdoutClosed> {
         let Some(live) = &mut self.live else { return Ok(()) };
-        live.screen.resize(screen_size());
+        live.screen.resize(current_size());
         let rows = live.rows(&self.renderer);
         let cursor = (rows.len().saturating_sub(1), 0);
         live.is_drawn = !rows.is_empty();
@@ -211,10 +212,4 @@ impl LiveRows {
         rows.push(Output::Note(Style::Faint, self.status.format(false, std::time::Instant::now())));
         rows
     }
-}
-
-fn screen_size() -> ScreenSize {
-    const SIZE_DEFAULT: (u16, u16) = (80, 24);
-    let (columns, rows) = crossterm::terminal::size().unwrap_or(SIZE_DEFAULT);
-    ScreenSize { columns: usize::from(columns).max(10), rows: usize::from(rows).max(3) }
 }

@@ -7,12 +7,12 @@ use contract::{AgentId, ErrorCode};
 use proto::{ListMailRequest, Mail, ReplyMailRequest, SendMailRequest};
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use tonic::Status;
+use tonic::{Request, Response, Status};
 
 use super::fleet_location::connect;
 use super::output::{finish, json_lines};
 use crate::args::{FleetTarget, MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs};
-use crate::client::{EdgeClient, SessionsApi, bounded, command_id};
+use crate::client::{EdgeClient, SessionsApi, command_id};
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
 use crate::text_argument;
@@ -37,8 +37,7 @@ pub(super) async fn run(args: &MailArgs, terminal: &Terminal) -> Result<Exit, Co
 
 async fn list_mails(args: &MailArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
-    let request = bounded(ListMailRequest { mailbox: args.mailbox.clone() });
-    let found = client.sessions().list_mail(request).await.map_err(|status| client.failure(&status))?.into_inner();
+    let found = client.call(ListMailRequest { mailbox: args.mailbox.clone() }, SessionsApi::list_mail).await?;
     if args.json {
         return Ok(finish(terminal.print_json(&json_lines(found.mails.iter().map(mail_json)))));
     }
@@ -65,8 +64,7 @@ async fn send_mail(args: &MailSendArgs, terminal: &Terminal) -> Result<Exit, Com
         mailbox_of(&to)
     );
     let request = SendMailRequest { mailbox, command_id: command_id(), to, subject, text };
-    let request_once = async |mut sessions: SessionsApi| sessions.send_mail(bounded(request.clone())).await;
-    let sent = write(&client, terminal, help, request_once).await?.into_inner();
+    let sent = write(&client, terminal, help, request, SessionsApi::send_mail).await?;
     terminal.note(Style::Good, &format!("mail {} sent to {}, who reads it when a session looks", sent.id, sent.to));
     Ok(Exit::Done)
 }
@@ -86,8 +84,7 @@ async fn reply_to_mail(
          command sends no second answer; see that the fleet runs with `tool_host.mail`"
     );
     let request = ReplyMailRequest { mailbox, command_id: command_id(), id, text };
-    let reply = async |mut sessions: SessionsApi| sessions.reply_mail(bounded(request.clone())).await;
-    let closed = write(&client, terminal, help, reply).await?.into_inner();
+    let closed = write(&client, terminal, help, request, SessionsApi::reply_mail).await?;
     let what = if closed.answered { "answered and closed" } else { "closed" };
     terminal.note(Style::Good, &format!("mail {} {what}", closed.id));
     Ok(Exit::Done)
@@ -101,17 +98,18 @@ fn mailbox_of(to: &str) -> String {
 
 /// Sends a write, with retries while it is not answered. Every attempt has the same command id, so that it takes effect
 /// once. `help` says what to do if the outcome stays unknown.
-async fn write<T>(
+async fn write<R: Clone, T>(
     client: &EdgeClient,
     terminal: &Terminal,
     help: String,
-    call: impl AsyncFn(SessionsApi) -> Result<T, Status>,
+    request: R,
+    method: impl AsyncFn(&mut SessionsApi, Request<R>) -> Result<Response<T>, Status>,
 ) -> Result<T, CommandFailure> {
     let report = |failure: &CommandFailure| terminal.note(Style::Warn, &format!("{}; trying again", failure.message()));
     let outcome = retry(RETRY_PAUSE, report, async || {
         // A restarted fleet may have another address. If it is still down, the call itself fails.
         let _down = client.reconnect_if_moved().await;
-        call(client.sessions()).await.map_err(|status| client.failure(&status))
+        client.call(request.clone(), &method).await
     });
     outcome.await.map_err(|failure| if is_unanswered(&failure) { failure.help(help) } else { failure })
 }

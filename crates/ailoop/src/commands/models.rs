@@ -6,12 +6,12 @@ use contract::ErrorCode;
 use model_gateway::{Providers, probe};
 use serde_json::{Value, json};
 
-use super::output::{finish, print_table};
+use super::output::{finish, json_lines, print_table};
 use crate::args::{ModelsArgs, ProbeArgs};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::table::{Cell, Table, TableColumn};
-use crate::terminal::{Style, Terminal, TextStyle};
+use crate::terminal::{Style, Terminal};
 
 const COLUMNS: [TableColumn; 9] = [
     TableColumn::name("MODEL"),
@@ -27,24 +27,15 @@ const COLUMNS: [TableColumn; 9] = [
 
 pub(super) fn list_models(args: &ModelsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let models = read_models()?.1;
+    let unknown = |error| CommandFailure::new(ErrorCode::UnknownModel, format!("{error}"));
     let found: Vec<Resolved> = match &args.model {
-        Some(id) => {
-            vec![
-                models
-                    .resolve(id)
-                    .map_err(|unknown| CommandFailure::new(ErrorCode::UnknownModel, unknown.to_string()))?,
-            ]
-        }
+        Some(id) => vec![models.resolve(id).map_err(unknown)?],
         None => models.models.keys().filter_map(|id| models.resolve(id).ok()).collect(),
     };
     if args.output.is_json() {
-        let lines: String = found.iter().flat_map(|model| [model_json(model).to_string(), "\n".to_owned()]).collect();
-        return Ok(finish(terminal.print_data(&lines)));
+        return Ok(finish(terminal.print_data(&json_lines(found.iter().map(model_json)))));
     }
-    let mut table = Table::new(&COLUMNS);
-    for model in &found {
-        table.push(model_row(model));
-    }
+    let table = Table::new(&COLUMNS).with_rows(found.iter().map(model_row));
     let printed = print_table(&table, &args.output, terminal);
     let providers: Vec<&str> = models.providers.keys().map(String::as_str).collect();
     let default = models.default.as_deref().unwrap_or("none");
@@ -60,8 +51,7 @@ pub(super) fn list_models(args: &ModelsArgs, terminal: &Terminal) -> Result<Exit
 
 pub(super) async fn probe_model(args: &ProbeArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let (paths, models, file) = read_models()?;
-    let refuse = |error: configuration::ConfigError| CommandFailure::new(error.code(), error.to_string());
-    let providers = Providers::new(models, &paths).map_err(refuse)?;
+    let providers = Providers::new(models, &paths)?;
     terminal
         .note(Style::Faint, &format!("asking {} a few short questions; a provider may charge for them", args.model));
     let report_progress = |line: &str| terminal.note(Style::Plain, line);
@@ -83,7 +73,7 @@ pub(super) async fn probe_model(args: &ProbeArgs, terminal: &Terminal) -> Result
         );
     };
     let text = probe::put_entry(&file.text, id, &entry);
-    models::parse(&TextFile { origin: path.display().to_string(), text: text.clone() }).map_err(refuse)?;
+    models::parse(&TextFile { origin: path.display().to_string(), text: text.clone() })?;
     std::fs::write(&path, text)
         .map_err(|error| CommandFailure::new(ErrorCode::BadConfig, error.to_string()).at(path.display()))?;
     terminal.note(Style::Good, &format!("{} now says what {id} can do", path.display()));
@@ -91,10 +81,9 @@ pub(super) async fn probe_model(args: &ProbeArgs, terminal: &Terminal) -> Result
 }
 
 fn read_models() -> Result<(Paths, ModelsFile, TextFile), CommandFailure> {
-    let refuse = |error: configuration::ConfigError| CommandFailure::new(error.code(), error.to_string());
-    let paths = Paths::find(None).map_err(refuse)?;
-    let file = paths.read(models::FILE).map_err(refuse)?;
-    let models = models::parse(&file).map_err(refuse)?;
+    let paths = Paths::find(None)?;
+    let file = paths.read(models::FILE)?;
+    let models = models::parse(&file)?;
     Ok((paths, models, file))
 }
 
@@ -129,7 +118,7 @@ fn model_row(model: &Resolved) -> Vec<Cell> {
 
 fn key_cell(provider: &ProviderEntry) -> Cell {
     let has_key = (provider.api_key_file.is_none() && provider.api_key_env.is_none()) || provider.api_key().is_ok();
-    Cell::new(if has_key { TextStyle::Good } else { TextStyle::Faint }, &format_key(provider))
+    Cell::new(if has_key { Style::Good } else { Style::Faint }, &format_key(provider))
 }
 
 /// Formats whether the key of a provider is set, without its value.

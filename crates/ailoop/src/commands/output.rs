@@ -1,9 +1,8 @@
 //! Formats what commands print: tables, lines of JSON, short texts.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use contract::{SessionId, Timestamp};
 use serde_json::Value;
+use service::clock::{Clock as _, SystemClock};
 
 use crate::args::OutputArgs;
 use crate::failure::Exit;
@@ -15,7 +14,7 @@ use crate::terminal::{StdoutClosed, Terminal};
 const TEXT_CHARS_MAX: usize = 60;
 
 /// Returns the exit after printing. A closed stdout is no failure: its reader has what it wanted.
-pub(super) fn finish(printed: Result<(), StdoutClosed>) -> Exit {
+pub(crate) fn finish(printed: Result<(), StdoutClosed>) -> Exit {
     match printed {
         Ok(()) | Err(StdoutClosed) => Exit::Done,
     }
@@ -33,22 +32,13 @@ pub(super) fn first_line(text: &str) -> &str {
 
 /// Returns the first line of a text, cut with an ellipsis after [`TEXT_CHARS_MAX`].
 pub(super) fn shorten(text: &str) -> String {
-    let line = first_line(text);
-    if line.chars().count() <= TEXT_CHARS_MAX {
-        return line.to_owned();
-    }
-    line.chars().take(TEXT_CHARS_MAX - 1).chain(['…']).collect()
-}
-
-/// Returns the time now.
-pub(super) fn now() -> Timestamp {
-    Timestamp::default().after(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    format::cut(first_line(text).to_owned(), TEXT_CHARS_MAX)
 }
 
 /// Formats an instant of the fleet for the reader of the output: for people how long ago or in how long, else as it is.
 pub(super) fn format_time(time: &str, terminal: &Terminal) -> String {
     match Timestamp::parse(time) {
-        Some(at) if terminal.is_for_people() => relative_time(at, now()),
+        Some(at) if terminal.is_for_people() => relative_time(at, SystemClock.now()),
         Some(_) | None => time.to_owned(),
     }
 }

@@ -42,7 +42,7 @@ pub(super) async fn start_own_fleet(
         terminal.note(Style::Warn, &format!("no fleet was found, so this command starts its own; {hint}"));
     }
     note_plan(terminal, &plan);
-    let files = format!("tools read {} and write {}", plan.root().display(), plan.out().display());
+    let files = format!("tools read {} and write {}", plan.root.display(), plan.out.display());
     terminal.note(Style::Faint, &files);
     let Some(fleet) = interrupts.run_until_interrupted(LocalFleet::start(plan)).await else { return Ok(None) };
     let mut fleet = fleet?;
@@ -68,8 +68,8 @@ fn refuse_files(files: &Files, url: &str) -> Result<(), CommandFailure> {
 /// Prints whether the configuration of this directory is left out, and which model is used; as a warning if replies
 /// come from a script that nobody asked for.
 pub(super) fn note_plan(terminal: &Terminal, plan: &FleetPlan) {
-    note_untrusted(terminal, plan.untrusted());
-    let choice = plan.choice();
+    note_untrusted(terminal, plan.untrusted.as_ref());
+    let choice = &plan.choice;
     let style = if choice.is_rehearsal() && !choice.is_requested() { Style::Warn } else { Style::Faint };
     terminal.note(style, &format!("model {}: {}", choice.model, choice.reason));
 }

@@ -17,7 +17,7 @@ use super::fleet_location::connect;
 use super::history::fetch_events;
 use super::output::finish;
 use crate::args::{PatternsSuggestArgs, PatternsTestArgs};
-use crate::client::bounded;
+use crate::client::SessionsApi;
 use crate::compose::{compose_agent, read_catalog};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
@@ -170,8 +170,8 @@ pub(super) async fn suggest_patterns(args: &PatternsSuggestArgs, terminal: &Term
     let composed = compose_agent(&read_catalog(terminal)?, &args.agent, Features::default())?;
     let (agent, settings) = (composed.agent.id.to_string(), composed.agent.continuation);
     let client = connect(&args.target).await?;
-    let request = bounded(ListRequest { limit: SESSIONS_MAX, ..ListRequest::default() });
-    let list = client.sessions().list(request).await.map_err(|status| client.failure(&status))?.into_inner();
+    let request = ListRequest { limit: SESSIONS_MAX, ..ListRequest::default() };
+    let list = client.call(request, SessionsApi::list).await?;
     let mut replies = TurnReplies::default();
     let sessions: Vec<_> = list.sessions.into_iter().filter(|session| session.agent == agent).collect();
     for session in &sessions {

@@ -12,43 +12,43 @@ use crate::fleet::LocalStore;
 use crate::instance::Home;
 use crate::terminal::{Style, Terminal};
 
-/// Runs a command that reads by the edge.
-pub(super) async fn read_fleet(
+/// Reads by the edge.
+pub(super) async fn read_fleet<T>(
     target: &FleetTarget,
     terminal: &Terminal,
-    command: impl AsyncFnOnce(EdgeClient) -> Result<Exit, CommandFailure>,
-) -> Result<Exit, CommandFailure> {
+    read: impl AsyncFnOnce(EdgeClient) -> Result<T, CommandFailure>,
+) -> Result<T, CommandFailure> {
     if let Some(fleet) = find_fleet(target)? {
-        return command(fleet.connect().await?).await;
+        return read(fleet.connect().await?).await;
     }
     let home = Home::find_store().ok_or_else(no_fleet)?;
     let mut store = match open_store(&home, terminal).await {
         Ok(store) => store,
         // A fleet has started meanwhile, and has the store.
         Err(failure) => match find_fleet(target)? {
-            Some(fleet) => return command(fleet.connect().await?).await,
+            Some(fleet) => return read(fleet.connect().await?).await,
             None => return Err(failure),
         },
     };
-    let read = match Box::pin(store.connect(target.token.as_deref())).await {
-        Ok(client) => command(client).await,
+    let found = match Box::pin(store.connect(target.token.as_deref())).await {
+        Ok(client) => read(client).await,
         Err(failure) => Err(failure),
     };
     store.end().await;
-    read
+    found
 }
 
-/// As [`read_fleet`], for a command about one session, which gets its id.
-pub(super) async fn read_session(
+/// As [`read_fleet`], about one session, whose id is passed on.
+pub(super) async fn read_session<T>(
     target: &FleetTarget,
     reference: &SessionRef,
     terminal: &Terminal,
-    command: impl AsyncFnOnce(EdgeClient, String) -> Result<Exit, CommandFailure>,
-) -> Result<Exit, CommandFailure> {
+    read: impl AsyncFnOnce(EdgeClient, String) -> Result<T, CommandFailure>,
+) -> Result<T, CommandFailure> {
     let named = reference.session.as_deref().map(client::session_id).transpose()?;
     read_fleet(target, terminal, async |client| {
         let session = find_session(&client, named).await?;
-        command(client, session).await
+        read(client, session).await
     })
     .await
 }

@@ -1,14 +1,14 @@
 //! `ailoop repair`: repeats the outstanding effects of sessions, after the server was restored to an older state.
 
 use contract::ErrorCode;
-use proto::SessionRequest;
+use proto::{RepairReply, SessionRequest};
 use serde_json::json;
 
 use super::fleet_location::connect;
 use super::selection::list_selected;
 use super::session_reference::resolve_session;
 use crate::args::{RepairArgs, SessionFilter};
-use crate::client::{EdgeClient, bounded};
+use crate::client::{EdgeClient, SessionsApi};
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
 
@@ -24,10 +24,9 @@ pub(super) async fn repair_sessions(args: &RepairArgs, terminal: &Terminal) -> R
     }
     let mut failed = 0_usize;
     for session in &sessions {
-        let request = bounded(SessionRequest { session_id: session.clone() });
-        match client.sessions().repair(request).await {
-            Ok(reply) => {
-                let performed = reply.into_inner().performed;
+        let request = SessionRequest { session_id: session.clone() };
+        match client.call(request, SessionsApi::repair).await {
+            Ok(RepairReply { performed }) => {
                 let line = if args.json {
                     json!({"session_id": session, "performed": performed}).to_string()
                 } else {
@@ -37,14 +36,11 @@ pub(super) async fn repair_sessions(args: &RepairArgs, terminal: &Terminal) -> R
                     return Ok(Exit::Done);
                 }
             }
-            Err(status) => {
-                let failure = client.failure(&status);
-                // After a restore the index may have a session that began after the log was saved.
-                if *failure.code() == ErrorCode::UnknownSession && args.sessions.is_empty() {
-                    terminal
-                        .note(Style::Warn, &format!("{session}: it is in the index only, so nothing is owed to it"));
-                    continue;
-                }
+            // After a restore the index may have a session that began after the log was saved.
+            Err(failure) if *failure.code() == ErrorCode::UnknownSession && args.sessions.is_empty() => {
+                terminal.note(Style::Warn, &format!("{session}: it is in the index only, so nothing is owed to it"));
+            }
+            Err(failure) => {
                 failed += 1;
                 terminal.note(Style::Bad, &format!("{session}: {failure}"));
             }

@@ -6,7 +6,7 @@ use contract::ErrorCode;
 use proto::{ListRequest, SessionInfo};
 
 use crate::args::{PhaseArg, SessionFilter};
-use crate::client::{EdgeClient, bounded};
+use crate::client::{EdgeClient, SessionsApi};
 use crate::failure::CommandFailure;
 use crate::terminal::{Style, Terminal};
 
@@ -36,8 +36,7 @@ pub(super) async fn list_selected(
 ) -> Result<Vec<SessionInfo>, CommandFailure> {
     let (mut sessions, mut request) = (Vec::new(), list_request(filter, PAGE_SESSIONS_MAX));
     loop {
-        let reply = client.sessions().list(bounded(request.clone())).await;
-        let reply = reply.map_err(|status| client.failure(&status))?.into_inner();
+        let reply = client.call(request.clone(), SessionsApi::list).await?;
         sessions.extend(reply.sessions);
         if reply.next_cursor.is_empty() {
             return Ok(sessions);

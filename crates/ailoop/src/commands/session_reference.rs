@@ -1,11 +1,11 @@
 //! Sessions as people name them: by id, by the short form or the beginning of a generated id, or as the newest one.
 
 use contract::{ErrorCode, SessionId};
-use proto::{ListRequest, SessionInfo, SessionRequest};
+use proto::{ListRequest, SessionRequest};
 
 use super::fleet_location::connect;
 use crate::args::{FleetTarget, SessionRef};
-use crate::client::{self, EdgeClient, bounded};
+use crate::client::{self, EdgeClient, SessionsApi};
 use crate::failure::CommandFailure;
 
 /// Characters of a generated id: nobody shortens one and still writes so many.
@@ -24,13 +24,14 @@ pub(super) async fn resolve_session(client: &EdgeClient, text: &str) -> Result<S
     if !(BEGINNING_CHARS_MIN..GENERATED_ID_CHARS).contains(&id.len()) {
         return Ok(id);
     }
-    match client.sessions().get(bounded(SessionRequest { session_id: id.clone() })).await {
+    match client.call(SessionRequest { session_id: id.clone() }, SessionsApi::get).await {
         Ok(_) => return Ok(id),
-        Err(status) if client::error_code(&status) == ErrorCode::UnknownSession => {}
-        Err(status) => return Err(client.failure(&status)),
+        Err(failure) if *failure.code() == ErrorCode::UnknownSession => {}
+        Err(failure) => return Err(failure),
     }
     let request = ListRequest { limit: SEARCHED_MAX, text: id.clone(), ..ListRequest::default() };
-    let found = list(client, request).await?.into_iter().map(|session| session.session_id);
+    let listed = client.call(request, SessionsApi::list).await?.sessions;
+    let found = listed.into_iter().map(|session| session.session_id);
     choose(&id, found.filter(|known| is_shortened(known, &id)).collect())
 }
 
@@ -88,16 +89,12 @@ pub(super) async fn find_session(client: &EdgeClient, named: Option<String>) -> 
 
 /// Returns the id of the newest session that no other one began.
 pub(super) async fn newest_session(client: &EdgeClient) -> Result<String, CommandFailure> {
-    let found = list(client, ListRequest { limit: SEARCHED_MAX, ..ListRequest::default() }).await?;
-    let newest = found.into_iter().find(|session| session.parent.is_empty());
+    let request = ListRequest { limit: SEARCHED_MAX, ..ListRequest::default() };
+    let listed = client.call(request, SessionsApi::list).await?.sessions;
+    let newest = listed.into_iter().find(|session| session.parent.is_empty());
     newest.map(|session| session.session_id).ok_or_else(|| {
         CommandFailure::new(ErrorCode::UnknownSession, "there is no session").help("begin one with `ailoop chat`")
     })
-}
-
-async fn list(client: &EdgeClient, request: ListRequest) -> Result<Vec<SessionInfo>, CommandFailure> {
-    let reply = client.sessions().list(bounded(request)).await.map_err(|status| client.failure(&status))?;
-    Ok(reply.into_inner().sessions)
 }
 
 fn choose(text: &str, mut found: Vec<String>) -> Result<String, CommandFailure> {

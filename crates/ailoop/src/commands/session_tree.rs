@@ -13,7 +13,7 @@ use tokio::sync::{Notify, OnceCell, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{EdgeClient, bounded};
+use crate::client::{EdgeClient, SessionsApi};
 use crate::delegation::{DEPTH_MAX, Delegation, child_layout, indent, render_deeper};
 use crate::failure::CommandFailure;
 use crate::notification::{NotificationContent, ParsedNotification};
@@ -468,7 +468,7 @@ impl ChildFollower {
 }
 
 async fn find_tenant(client: &EdgeClient, session: &str) -> Result<TenantId, CommandFailure> {
-    let request = bounded(SessionRequest { session_id: session.to_owned() });
-    let info = client.sessions().get(request).await.map_err(|status| client.failure(&status))?.into_inner();
+    let request = SessionRequest { session_id: session.to_owned() };
+    let info = client.call(request, SessionsApi::get).await?;
     TenantId::new(&info.tenant).map_err(|error| CommandFailure::new(ErrorCode::Internal, error.to_string()))
 }

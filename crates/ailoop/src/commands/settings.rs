@@ -1,15 +1,18 @@
 //! Settings of one session, as fields of `session.start` and `session.configure`.
 
+use std::time::Duration;
+
 use contract::ErrorCode;
 use serde_json::{Map, Value, json};
 
 use crate::args::SessionSettings;
 use crate::failure::CommandFailure;
 
-/// Builds the fields that the command line sets. `continuation` holds continuation settings of other options.
+/// Builds the fields that the command line sets.
 pub(super) fn session_options(
     settings: &SessionSettings,
-    continuation: Map<String, Value>,
+    max_iterations: Option<u32>,
+    timeout: Option<Duration>,
 ) -> Result<Map<String, Value>, CommandFailure> {
     let refuse = |why: String| CommandFailure::usage(ErrorCode::BadRequest, why);
     let mut set: Map<String, Value> = match &settings.set {
@@ -23,7 +26,8 @@ pub(super) fn session_options(
         Some(template) => drop(set.insert("template".to_owned(), template.into())),
         None => {}
     }
-    set.extend(continuation);
+    set.extend(max_iterations.map(|steps| ("max_iterations".to_owned(), Value::from(steps))));
+    set.extend(timeout.map(|timeout| ("timeout".to_owned(), Value::from(timeout.as_secs()))));
     let mut options = Map::new();
     if !set.is_empty() {
         options.insert("continuation".to_owned(), Value::Object(set));
@@ -85,9 +89,9 @@ mod tests {
             continuation: Some("plain_words".to_owned()),
             set: Some(r#"{"retries": 1}"#.to_owned()),
         };
-        let continuation = Map::from_iter([("timeout".to_owned(), json!(9))]);
+        let timeout = Some(Duration::from_secs(9));
         let expected = json!({
-            "continuation": {"retries": 1, "template": "plain_words", "timeout": 9},
+            "continuation": {"retries": 1, "template": "plain_words", "max_iterations": 3, "timeout": 9},
             "features": {"enable": ["mailbox"], "disable": []},
             "ai_config": {
                 "parameters": {"temperature": 0.2, "user": "me"},
@@ -97,14 +101,14 @@ mod tests {
                 "tool_choice": ["required", {"type": "function", "function": {"name": "look"}}],
             },
         });
-        assert_eq!(Value::Object(session_options(&settings, continuation).unwrap()), expected);
+        assert_eq!(Value::Object(session_options(&settings, Some(3), timeout).unwrap()), expected);
         let switched = |word: &str| {
             let settings = SessionSettings { continuation: Some(word.to_owned()), ..SessionSettings::default() };
-            session_options(&settings, Map::new()).unwrap()["continuation"].clone()
+            session_options(&settings, None, None).unwrap()["continuation"].clone()
         };
         assert_eq!((switched("on"), switched("off")), (json!({"enabled": true}), json!({"enabled": false})));
-        assert_eq!(session_options(&SessionSettings::default(), Map::new()).unwrap(), Map::new());
+        assert_eq!(session_options(&SessionSettings::default(), None, None).unwrap(), Map::new());
         let invalid = SessionSettings { set: Some("{".to_owned()), ..SessionSettings::default() };
-        assert!(session_options(&invalid, Map::new()).is_err());
+        assert!(session_options(&invalid, None, None).is_err());
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::output::{finish, print_table};
 use super::reading::read_fleet;
 use crate::args::StatsArgs;
-use crate::client::{EdgeClient, bounded, read_answer};
+use crate::client::{EdgeClient, SessionsApi, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::table::{Table, TableColumn};
@@ -51,12 +51,9 @@ const COLUMNS: [TableColumn; 13] = [
 ];
 
 pub(super) async fn show_stats(args: &StatsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    read_fleet(&args.target, terminal, async |client| print_stats(args, &client, terminal).await).await
-}
-
-async fn print_stats(args: &StatsArgs, client: &EdgeClient, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let request = bounded(StatsRequest { since: args.since.clone().unwrap_or_default(), interval: 0 });
-    let reply = client.sessions().stats(request).await.map_err(|status| client.failure(&status))?.into_inner();
+    let request = StatsRequest { since: args.since.clone().unwrap_or_default(), interval: 0 };
+    let read = async |client: EdgeClient| client.call(request, SessionsApi::stats).await;
+    let reply = read_fleet(&args.target, terminal, read).await?;
     if args.output.is_json() {
         return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
     }

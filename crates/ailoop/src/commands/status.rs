@@ -13,7 +13,7 @@ use crate::format;
 use crate::printable::one_line;
 use crate::signals::Interrupts;
 use crate::table::{Cell, Table, TableColumn, TableWidth};
-use crate::terminal::{Span, Style, StyledLine, Terminal, TextStyle, line_width};
+use crate::terminal::{Span, Style, StyledLine, Terminal, line_width};
 
 pub(super) async fn show_status(args: &StatusArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
@@ -54,13 +54,13 @@ pub(super) async fn watch_status(args: &TopArgs, terminal: &Terminal) -> Result<
 async fn look(client: &EdgeClient, width: TableWidth) -> Result<Vec<StyledLine>, CommandFailure> {
     client.reconnect_if_moved().await?;
     let (status, _) = FleetStatus::fetch(client).await?;
-    let mut lines = vec![vec![Span::new(TextStyle::Faint, format!("{}  Ctrl-C ends it", status.now))]];
+    let mut lines = vec![vec![Span::new(Style::Faint, format!("{}  Ctrl-C ends it", status.now))]];
     lines.extend(draw(&status, width));
     Ok(lines)
 }
 
 fn outage_lines(failure: &CommandFailure) -> Vec<StyledLine> {
-    failure.to_string().lines().map(|line| vec![Span::new(TextStyle::Bad, one_line(line))]).collect()
+    failure.to_string().lines().map(|line| vec![Span::new(Style::Bad, one_line(line))]).collect()
 }
 
 /// What needs attention comes first: a terminal may be too low for the rest.
@@ -96,22 +96,22 @@ fn draw(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
 
 /// Counts of sessions and dead letters.
 fn session_lines(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
-    let count = |count: u64, what: &str, style: TextStyle| {
-        Span::new(if count == 0 { TextStyle::Faint } else { style }, format!("{} {what}", format::count(count)))
+    let count = |count: u64, what: &str, style: Style| {
+        Span::new(if count == 0 { Style::Faint } else { style }, format!("{} {what}", format::count(count)))
     };
     let mut parts = match status.sessions {
         Some(sessions) => vec![
-            count(sessions.running, "running", TextStyle::Good),
-            count(sessions.with_gates, "waiting for a person", TextStyle::Warn),
-            count(sessions.paused, "paused", TextStyle::Warn),
-            count(sessions.idle, "idle", TextStyle::Plain),
-            count(sessions.ended, "ended", TextStyle::Faint),
+            count(sessions.running, "running", Style::Good),
+            count(sessions.with_gates, "waiting for a person", Style::Warn),
+            count(sessions.paused, "paused", Style::Warn),
+            count(sessions.idle, "idle", Style::Plain),
+            count(sessions.ended, "ended", Style::Faint),
         ],
-        None => vec![Span::new(TextStyle::Faint, "not counted: the index is not in memory")],
+        None => vec![Span::new(Style::Faint, "not counted: the index is not in memory")],
     };
     if status.dead_letters > 0 {
         let letters = format::plural(status.dead_letters, "dead letter");
-        parts.push(Span::new(TextStyle::Bad, format!("{letters}: see `ailoop dead list`")));
+        parts.push(Span::new(Style::Bad, format!("{letters}: see `ailoop dead list`")));
     }
     join_parts("sessions  ", parts, width)
 }
@@ -122,13 +122,13 @@ fn join_parts(title: &str, parts: Vec<Span>, width: TableWidth) -> Vec<StyledLin
         TableWidth::Terminal(columns) => columns,
         TableWidth::File | TableWidth::Unlimited => usize::MAX,
     };
-    let mut line = vec![Span::new(TextStyle::Faint, title)];
+    let mut line = vec![Span::new(Style::Faint, title)];
     let (mut lines, mut is_first) = (Vec::new(), true);
     for part in parts {
-        let comma = Span::new(TextStyle::Plain, ", ");
+        let comma = Span::new(Style::Plain, ", ");
         if !is_first && line_width(&line) + comma.text.len() + part.text.chars().count() + 1 > columns {
-            line.push(Span::new(TextStyle::Plain, ","));
-            let indent = Span::new(TextStyle::Plain, " ".repeat(title.len()));
+            line.push(Span::new(Style::Plain, ","));
+            let indent = Span::new(Style::Plain, " ".repeat(title.len()));
             lines.push(std::mem::replace(&mut line, vec![indent]));
         } else if !is_first {
             line.push(comma);
@@ -156,7 +156,7 @@ fn warning_lines(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
     for warning in missing.chain(warnings) {
         for (index, part) in wrap_words(&warning, columns).into_iter().enumerate() {
             let title = if index == 0 { TITLE.to_owned() } else { " ".repeat(TITLE.len()) };
-            lines.push(vec![Span::new(TextStyle::Warn, title), Span::new(TextStyle::Plain, part)]);
+            lines.push(vec![Span::new(Style::Warn, title), Span::new(Style::Plain, part)]);
         }
     }
     lines
@@ -167,9 +167,9 @@ fn replica_row(replica: &Replica) -> Vec<Cell> {
     let work: Vec<String> =
         status.work.iter().map(|(queue, load)| format!("{queue} {}/{}", load.running, load.max)).collect();
     let (style, state) = match (status.waiting_for.is_empty(), status.warnings.is_empty()) {
-        (false, _) => (TextStyle::Bad, format!("waits for {}", status.waiting_for.join(", "))),
-        (true, false) => (TextStyle::Warn, "warning".to_owned()),
-        (true, true) => (TextStyle::Good, "ready".to_owned()),
+        (false, _) => (Style::Bad, format!("waits for {}", status.waiting_for.join(", "))),
+        (true, false) => (Style::Warn, "warning".to_owned()),
+        (true, true) => (Style::Good, "ready".to_owned()),
     };
     vec![
         status.service.as_str().into(),
@@ -189,7 +189,7 @@ fn queue_row(queue: &Queue) -> Vec<Cell> {
     let oldest = queue.oldest_ms.map_or_else(|| "-".to_owned(), |ms| format::duration(Duration::from_millis(ms)));
     let count = format::count;
     // Nobody takes what waits.
-    let style = if queue.waiting > 0 && queue.pullers == 0 { TextStyle::Warn } else { TextStyle::Plain };
+    let style = if queue.waiting > 0 && queue.pullers == 0 { Style::Warn } else { Style::Plain };
     vec![
         queue.name.as_str().into(),
         Cell::new(style, &count(queue.waiting)),

@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tool_schema::Schema;
 use uuid::Uuid;
 
-use super::fleet_location::nats_config;
+use super::fleet_location::{connect, nats_config, with_bus};
 use super::lists;
 use super::output::finish;
 use crate::args::{
@@ -45,33 +45,19 @@ pub(super) async fn run(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit, C
         Some(ToolsCommand::New(args)) => super::init::write_tool(args, terminal),
         Some(ToolsCommand::Describe(args)) => describe_tool(args, terminal).await,
         Some(ToolsCommand::Try(args)) => {
-            let bus = connect_bus(&args.nats).await?;
-            let result = try_tool(&bus, args, terminal).await;
-            bus.close().await;
-            result
+            with_bus(&nats_config(&args.nats.nats)?, async |bus| try_tool(bus, args, terminal).await).await
         }
         Some(ToolsCommand::Watch(args)) => {
-            let bus = connect_bus(&args.nats).await?;
-            let result = watch_tools(&bus, args, terminal).await;
-            bus.close().await;
-            result
+            with_bus(&nats_config(&args.nats.nats)?, async |bus| watch_tools(bus, args, terminal).await).await
         }
         Some(ToolsCommand::Verify(args)) => {
-            let bus = connect_bus(&args.nats).await?;
-            let result = verify_tool(&bus, args, terminal).await;
-            bus.close().await;
-            result
+            with_bus(&nats_config(&args.nats.nats)?, async |bus| verify_tool(bus, args, terminal).await).await
         }
     }
 }
 
-async fn connect_bus(target: &NatsTarget) -> Result<Bus, CommandFailure> {
-    let nats = nats_config(&target.nats)?;
-    Bus::connect(&nats).await.map_err(|error| CommandFailure::from(error).at(nats.shown_url()))
-}
-
 async fn describe_tool(args: &ToolsDescribeArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let known = lists::fetch_tools(&args.target).await?;
+    let known = lists::fetch_tools(&connect(&args.target).await?).await?;
     let Some(tool) = known.iter().find(|tool| tool.name == args.tool) else {
         let names: Vec<&str> = known.iter().map(|tool| tool.name.as_str()).collect();
         let suggestion = did_you_mean(&args.tool, names.iter().copied());

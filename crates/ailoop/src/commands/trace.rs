@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::output::finish;
 use super::reading::read_session;
 use crate::args::TraceArgs;
-use crate::client::{EdgeClient, bounded, read_answer};
+use crate::client::{SessionsApi, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::printable::one_line;
@@ -36,13 +36,11 @@ struct TurnTrace {
 
 #[derive(Deserialize)]
 struct TraceSpan {
-    #[serde(default)]
     parent: Option<String>,
     name: String,
     start_ms: u64,
     end_ms: u64,
     attributes: BTreeMap<String, Value>,
-    #[serde(default)]
     error: Option<String>,
 }
 
@@ -87,20 +85,10 @@ impl TraceSpan {
 
 /// Shows the turns of a session as trees.
 pub(super) async fn show_trace(args: &TraceArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    read_session(&args.target, &args.session, terminal, async |client, session_id| {
-        print_trace(args, &client, session_id, terminal).await
+    let reply = read_session(&args.target, &args.session, terminal, async |client, session_id| {
+        client.call(SessionRequest { session_id }, SessionsApi::trace).await
     })
-    .await
-}
-
-async fn print_trace(
-    args: &TraceArgs,
-    client: &EdgeClient,
-    session_id: String,
-    terminal: &Terminal,
-) -> Result<Exit, CommandFailure> {
-    let request = bounded(SessionRequest { session_id });
-    let reply = client.sessions().trace(request).await.map_err(|status| client.failure(&status))?.into_inner();
+    .await?;
     if args.json {
         return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
     }

@@ -8,7 +8,7 @@ use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
 
 use super::reading::read_session;
 use crate::args::TranscriptArgs;
-use crate::client::{EdgeClient, bounded, read_answer};
+use crate::client::{EdgeClient, SessionsApi, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::terminal::{Style, Terminal};
 
@@ -30,8 +30,8 @@ async fn print_turns(
 ) -> Result<Exit, CommandFailure> {
     let (mut after, mut is_empty, mut is_incomplete) = (0, true, false);
     loop {
-        let request = bounded(TranscriptRequest { session_id: session_id.to_owned(), after, limit: 0 });
-        let reply = client.sessions().transcript(request).await.map_err(|status| client.failure(&status))?.into_inner();
+        let request = TranscriptRequest { session_id: session_id.to_owned(), after, limit: 0 };
+        let reply = client.call(request, SessionsApi::transcript).await?;
         let turns: Vec<ReadableTurn> = read_answer(&reply.turns_json)?;
         is_empty &= turns.is_empty();
         is_incomplete |= reply.is_incomplete;

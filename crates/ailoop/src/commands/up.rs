@@ -51,9 +51,9 @@ fn format_addresses(run: &RunFile, console: Option<&str>, plan: &FleetPlan) -> S
         ("console", console.unwrap_or("off")),
         ("NATS", &hide_login(&run.nats)),
         ("data", &data),
-        ("model", &plan.choice().model),
-        ("tools read", &absolute(plan.root())),
-        ("tools write", &absolute(plan.out())),
+        ("model", &plan.choice.model),
+        ("tools read", &absolute(&plan.root)),
+        ("tools write", &absolute(&plan.out)),
     ] {
         let _ = writeln!(text, "  {name:<12} {value}");
     }

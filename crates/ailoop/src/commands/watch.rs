@@ -6,7 +6,7 @@ use super::reading::read_session;
 use super::session_reference::connect_to_session;
 use super::session_tree::SessionTree;
 use crate::args::WatchArgs;
-use crate::client::{EdgeClient, bounded};
+use crate::client::{EdgeClient, SessionsApi};
 use crate::completion::{CompletionTracker, WaitTarget};
 use crate::failure::{CommandFailure, Exit};
 use crate::notification::ParsedNotification;
@@ -18,7 +18,8 @@ pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Resu
     let mut interrupts = Interrupts::listen()?;
     if args.no_follow {
         return read_session(&args.target, &args.session, terminal, async |client, session| {
-            let last = last_seq(&client, &session).await?;
+            let request = SessionRequest { session_id: session.clone() };
+            let last = client.call(request, SessionsApi::get).await?.seq;
             show_events(args, client, &session, Some(last), terminal, &mut interrupts).await
         })
         .await;
@@ -70,10 +71,4 @@ async fn show_events(
             return Ok(Exit::Done);
         }
     }
-}
-
-/// Returns the number of the last event that a session has now.
-async fn last_seq(client: &EdgeClient, session: &str) -> Result<u64, CommandFailure> {
-    let request = bounded(SessionRequest { session_id: session.to_owned() });
-    Ok(client.sessions().get(request).await.map_err(|status| client.failure(&status))?.into_inner().seq)
 }

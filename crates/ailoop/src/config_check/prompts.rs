@@ -12,8 +12,9 @@ use prompt_composer::agents::Agents;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PromptFinding {
     pub(super) message: String,
-    /// Whether the composer refuses to compose the prompt.
-    is_refusal: bool,
+    /// Whether the agent works in spite of it, as with a prompt or a feature that does not exist. Else the composer
+    /// refuses to compose the prompt.
+    pub(super) is_warning: bool,
 }
 
 impl PromptFinding {
@@ -22,20 +23,15 @@ impl PromptFinding {
         let request = crate::compose::compose_request(tenant.clone(), Some(agent.clone()), None, Features::default());
         match catalog.compose(&request) {
             ComposeReply::Composed(composed) => {
-                composed.warnings.into_iter().map(|message| Self { message, is_refusal: false }).collect()
+                composed.warnings.into_iter().map(|message| Self { message, is_warning: true }).collect()
             }
-            ComposeReply::Refused { message, .. } => BTreeSet::from([Self { message, is_refusal: true }]),
+            ComposeReply::Refused { message, .. } => BTreeSet::from([Self { message, is_warning: false }]),
         }
-    }
-
-    /// Whether the agent works in spite of it, as with a prompt or a feature that does not exist.
-    pub(super) fn is_warning(&self) -> bool {
-        !self.is_refusal
     }
 
     /// The key of an agent that most likely has the mistake.
     pub(super) fn agent_key(&self) -> &'static str {
-        if self.is_refusal {
+        if !self.is_warning {
             "model"
         } else if self.message.starts_with("continuation_config.") {
             "continuation_config"

@@ -69,10 +69,14 @@ pub(crate) struct FleetPlan {
     pub(super) credentials: CredentialSource,
     /// Variables of providers' keys that are not set.
     pub(super) missing_keys: Vec<String>,
-    untrusted: Option<UntrustedConfig>,
-    choice: ModelChoice,
-    root: PathBuf,
-    out: PathBuf,
+    /// The configuration of this directory, if it is not used.
+    pub(crate) untrusted: Option<UntrustedConfig>,
+    /// The model of agents that name none.
+    pub(crate) choice: ModelChoice,
+    /// The directory that the file tools read.
+    pub(crate) root: PathBuf,
+    /// The directory that the file tools write.
+    pub(crate) out: PathBuf,
 }
 
 impl FleetPlan {
@@ -176,26 +180,6 @@ impl FleetPlan {
             root,
             out,
         })
-    }
-
-    /// Returns the model of agents that name none.
-    pub(crate) fn choice(&self) -> &ModelChoice {
-        &self.choice
-    }
-
-    /// Returns the configuration of this directory, if it is not used.
-    pub(crate) fn untrusted(&self) -> Option<&UntrustedConfig> {
-        self.untrusted.as_ref()
-    }
-
-    /// Returns the directory that the file tools read.
-    pub(crate) fn root(&self) -> &Path {
-        &self.root
-    }
-
-    /// Returns the directory that the file tools write.
-    pub(crate) fn out(&self) -> &Path {
-        &self.out
     }
 
     /// Returns the data directory of a private nats-server.

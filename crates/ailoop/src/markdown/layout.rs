@@ -5,7 +5,7 @@ use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, T
 use super::table::format_table;
 use super::wrap::wrap;
 use crate::printable::strip_unprintable;
-use crate::terminal::{Span, StyledLine, TextStyle};
+use crate::terminal::{Span, Style, StyledLine};
 
 /// Widest line of running text, since longer lines are hard to read. Tables and code use the whole width.
 const TEXT_COLUMNS_MAX: usize = 100;
@@ -37,16 +37,16 @@ impl MarkdownLayout {
 
     /// Formats the line at the beginning or the end of fenced code; with styles, nothing is shown.
     pub(super) fn format_fence(self, fence: &str) -> Option<StyledLine> {
-        (!self.has_styles).then(|| vec![Span::new(TextStyle::Plain, strip_unprintable(fence.trim()))])
+        (!self.has_styles).then(|| vec![Span::new(Style::Plain, strip_unprintable(fence.trim()))])
     }
 
     /// Formats a line of fenced code. It is not wrapped, so that it can be copied.
     pub(super) fn format_code_line(self, line: &str) -> StyledLine {
         let text = strip_unprintable(&line.replace('\t', "    "));
         if self.has_styles {
-            vec![Span::new(TextStyle::Code, format!("  {text}"))]
+            vec![Span::new(Style::Code, format!("  {text}"))]
         } else {
-            vec![Span::new(TextStyle::Plain, text)]
+            vec![Span::new(Style::Plain, text)]
         }
     }
 }
@@ -66,7 +66,7 @@ struct BlockFormatter {
     containers: Vec<Container>,
     /// The current paragraph, heading or cell.
     inline: StyledLine,
-    styles: Vec<TextStyle>,
+    styles: Vec<Style>,
     /// Rows of the current table.
     rows: Vec<Vec<StyledLine>>,
     /// Addresses of the links around the current text.
@@ -98,7 +98,7 @@ impl BlockFormatter {
             },
             Event::Code(code) => {
                 let text = if self.layout.has_styles { code.to_string() } else { format!("`{code}`") };
-                self.push_styled(TextStyle::Code, &text);
+                self.push_styled(Style::Code, &text);
             }
             Event::InlineMath(text) | Event::DisplayMath(text) | Event::Html(text) | Event::InlineHtml(text) => {
                 self.push(&text);
@@ -109,7 +109,7 @@ impl BlockFormatter {
             Event::Rule => {
                 self.end_paragraph();
                 let columns = self.text_columns();
-                self.emit(vec![vec![Span::new(TextStyle::Faint, "─".repeat(columns))]]);
+                self.emit(vec![vec![Span::new(Style::Faint, "─".repeat(columns))]]);
             }
             Event::TaskListMarker(is_done) => self.push(if is_done { "[x] " } else { "[ ] " }),
         }
@@ -121,7 +121,7 @@ impl BlockFormatter {
             Tag::Paragraph | Tag::HtmlBlock => self.separate(),
             Tag::Heading { level, .. } => {
                 self.separate();
-                self.styles.push(TextStyle::Heading);
+                self.styles.push(Style::Heading);
                 if !self.layout.has_styles {
                     self.push(&format!("{} ", "#".repeat(level_number(level))));
                 }
@@ -135,7 +135,7 @@ impl BlockFormatter {
                 self.end_paragraph();
                 self.separate();
                 if let (CodeBlockKind::Fenced(info), false) = (kind, self.layout.has_styles) {
-                    self.emit(vec![vec![Span::new(TextStyle::Plain, format!("```{info}"))]]);
+                    self.emit(vec![vec![Span::new(Style::Plain, format!("```{info}"))]]);
                 }
                 self.code = Some(String::new());
             }
@@ -159,8 +159,8 @@ impl BlockFormatter {
                 };
                 self.containers.push(Container::Item { marker, is_marker_shown: false });
             }
-            Tag::Emphasis => self.start_style(TextStyle::Emphasis, "*"),
-            Tag::Strong => self.start_style(TextStyle::Strong, "**"),
+            Tag::Emphasis => self.start_style(Style::Emphasis, "*"),
+            Tag::Strong => self.start_style(Style::Strong, "**"),
             Tag::Strikethrough => self.push("~~"),
             Tag::Link { dest_url, .. } => self.links.push(dest_url.to_string()),
             Tag::Image { dest_url, .. } => {
@@ -174,7 +174,7 @@ impl BlockFormatter {
             }
             Tag::TableHead => {
                 self.rows.push(Vec::new());
-                self.styles.push(TextStyle::Strong);
+                self.styles.push(Style::Strong);
             }
             Tag::TableRow => self.rows.push(Vec::new()),
             _ => {}
@@ -203,7 +203,7 @@ impl BlockFormatter {
                 let address = self.links.pop().unwrap_or_default();
                 let shown: String = self.inline.iter().map(|span| span.text.as_str()).collect();
                 if !address.is_empty() && !shown.ends_with(&address) {
-                    self.push_styled(TextStyle::Faint, &format!(" ({address})"));
+                    self.push_styled(Style::Faint, &format!(" ({address})"));
                 }
             }
             TagEnd::TableHead => {
@@ -224,7 +224,7 @@ impl BlockFormatter {
         }
     }
 
-    fn start_style(&mut self, style: TextStyle, mark: &str) {
+    fn start_style(&mut self, style: Style, mark: &str) {
         self.styles.push(style);
         if !self.layout.has_styles {
             self.push(mark);
@@ -239,11 +239,11 @@ impl BlockFormatter {
     }
 
     fn push(&mut self, text: &str) {
-        let style = self.styles.last().copied().unwrap_or(TextStyle::Plain);
+        let style = self.styles.last().copied().unwrap_or(Style::Plain);
         self.push_styled(style, text);
     }
 
-    fn push_styled(&mut self, style: TextStyle, text: &str) {
+    fn push_styled(&mut self, style: Style, text: &str) {
         match self.inline.last_mut() {
             Some(last) if last.style == style => last.text.push_str(text),
             Some(_) | None => self.inline.push(Span::new(style, text)),
@@ -273,7 +273,7 @@ impl BlockFormatter {
         let lines = code.lines().map(|line| self.layout.format_code_line(line)).collect();
         self.emit(lines);
         if !self.layout.has_styles {
-            self.emit(vec![vec![Span::new(TextStyle::Plain, "```")]]);
+            self.emit(vec![vec![Span::new(Style::Plain, "```")]]);
         }
     }
 
@@ -291,11 +291,11 @@ impl BlockFormatter {
             for container in self.containers.iter_mut().take(2 * DEPTH_MAX) {
                 match container {
                     Container::List { .. } => {}
-                    Container::Quote => prefixed.push(Span::new(TextStyle::Faint, "│ ")),
+                    Container::Quote => prefixed.push(Span::new(Style::Faint, "│ ")),
                     Container::Item { marker, is_marker_shown } => {
                         let is_shown = std::mem::replace(is_marker_shown, true);
                         let text = if is_shown { " ".repeat(marker.len()) } else { marker.clone() };
-                        prefixed.push(Span::new(TextStyle::Plain, text));
+                        prefixed.push(Span::new(Style::Plain, text));
                     }
                 }
             }

@@ -1,7 +1,7 @@
 //! Tables that fit the width of the terminal.
 
 use super::wrap::{pad, wrap};
-use crate::terminal::{Span, StyledLine, TextStyle, line_width};
+use crate::terminal::{Span, Style, StyledLine, line_width};
 
 /// Fewest columns of a cell; a table that would need narrower cells becomes a list.
 const CELL_COLUMNS_MIN: usize = 6;
@@ -22,7 +22,7 @@ pub(super) fn format_table(rows: &[Vec<StyledLine>], columns: usize) -> Vec<Styl
         lines.extend(format_row(row, &widths));
         if index == 0 {
             let rule: Vec<String> = widths.iter().map(|width| "─".repeat(*width)).collect();
-            lines.push(vec![Span::new(TextStyle::Faint, rule.join("─┼─"))]);
+            lines.push(vec![Span::new(Style::Faint, rule.join("─┼─"))]);
         }
     }
     lines
@@ -63,7 +63,7 @@ fn format_row(row: &[StyledLine], widths: &[usize]) -> Vec<StyledLine> {
             let mut part = cell.get(row).cloned().unwrap_or_default();
             let is_end = index + 1 == widths.len() && part.is_empty();
             if index > 0 {
-                line.push(Span::new(TextStyle::Faint, if is_end { SEPARATOR.trim_end() } else { SEPARATOR }));
+                line.push(Span::new(Style::Faint, if is_end { SEPARATOR.trim_end() } else { SEPARATOR }));
             }
             if index + 1 < widths.len() {
                 pad(&mut part, *width);
@@ -85,7 +85,7 @@ fn format_as_list(rows: &[Vec<StyledLine>], columns: usize) -> Vec<StyledLine> {
         }
         for (name, cell) in head.iter().zip(row) {
             let mut line = name.clone();
-            line.push(Span::new(TextStyle::Plain, ": "));
+            line.push(Span::new(Style::Plain, ": "));
             line.extend(cell.iter().cloned());
             lines.extend(wrap(&line, columns));
         }

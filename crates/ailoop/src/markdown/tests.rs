@@ -1,6 +1,6 @@
 use super::*;
 use crate::columns;
-use crate::terminal::{Span, TextStyle};
+use crate::terminal::{Span, Style};
 
 const REPLY: &str = "\
 # Report
@@ -44,13 +44,13 @@ fn format(text: &str, columns: usize, has_styles: bool, piece: usize) -> String 
 
 fn show(line: &StyledLine) -> String {
     let part = |span: &Span| match span.style {
-        TextStyle::Plain => span.text.clone(),
-        TextStyle::Heading => format!("{{H {}}}", span.text),
-        TextStyle::Strong => format!("{{B {}}}", span.text),
-        TextStyle::Emphasis => format!("{{I {}}}", span.text),
-        TextStyle::Code => format!("{{C {}}}", span.text),
-        TextStyle::Faint => format!("{{F {}}}", span.text),
-        TextStyle::Good | TextStyle::Warn | TextStyle::Bad => unreachable!("no style of Markdown"),
+        Style::Plain => span.text.clone(),
+        Style::Heading => format!("{{H {}}}", span.text),
+        Style::Strong => format!("{{B {}}}", span.text),
+        Style::Emphasis => format!("{{I {}}}", span.text),
+        Style::Code => format!("{{C {}}}", span.text),
+        Style::Faint => format!("{{F {}}}", span.text),
+        Style::Good | Style::Warn | Style::Bad => unreachable!("no style of Markdown"),
     };
     line.iter().map(part).collect()
 }

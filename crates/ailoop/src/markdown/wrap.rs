@@ -1,7 +1,7 @@
 //! Wraps formatted text at the end of lines.
 
 use crate::columns::{take_columns, width};
-use crate::terminal::{Span, StyledLine, TextStyle, line_width};
+use crate::terminal::{Span, Style, StyledLine, line_width};
 
 /// Wraps spans to lines of at most this many columns. A newline in a span ends its line; a longer word is split.
 pub(super) fn wrap(spans: &StyledLine, columns: usize) -> Vec<StyledLine> {
@@ -44,7 +44,7 @@ pub(super) fn wrap(spans: &StyledLine, columns: usize) -> Vec<StyledLine> {
 }
 
 /// Splits spans into words, each with the spaces before it, and line breaks.
-fn words(spans: &StyledLine) -> Vec<(TextStyle, &str)> {
+fn words(spans: &StyledLine) -> Vec<(Style, &str)> {
     let mut words = Vec::new();
     for part in spans {
         let mut rest = part.text.as_str();
@@ -64,7 +64,7 @@ fn words(spans: &StyledLine) -> Vec<(TextStyle, &str)> {
     words
 }
 
-fn push(lines: &mut [StyledLine], style: TextStyle, text: &str) {
+fn push(lines: &mut [StyledLine], style: Style, text: &str) {
     let Some(line) = lines.last_mut() else { return };
     match line.last_mut() {
         Some(last) if last.style == style => last.text.push_str(text),
@@ -89,6 +89,6 @@ fn trim_line(lines: &mut [StyledLine]) {
 pub(super) fn pad(line: &mut StyledLine, columns: usize) {
     let missing = columns.saturating_sub(line_width(line));
     if missing > 0 {
-        line.push(Span::new(TextStyle::Plain, " ".repeat(missing)));
+        line.push(Span::new(Style::Plain, " ".repeat(missing)));
     }
 }

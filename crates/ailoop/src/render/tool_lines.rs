@@ -50,26 +50,19 @@ impl ToolLines {
 
     pub(super) fn render_result(&mut self, result: &ToolCallResult) -> Output {
         let arguments = self.arguments.remove(&result.call).unwrap_or_default();
-        let (style, outcome) = match result.outcome {
-            Outcome::Ok => (Style::Faint, "ok"),
-            Outcome::Error => (Style::Warn, "error"),
-            Outcome::Denied => (Style::Warn, "denied"),
-            Outcome::Timeout => (Style::Warn, "timeout"),
-            Outcome::Cancelled => (Style::Warn, "cancelled"),
-            Outcome::Unknown => (Style::Warn, "unknown"),
-        };
+        let outcome = result.outcome.as_str();
         let time = format::duration(std::time::Duration::from_millis(result.duration_ms));
         if result.outcome == Outcome::Ok {
             let summary = summarize_result(&result.content);
             let summary = if summary.is_empty() { outcome } else { &summary };
-            return Output::Note(style, self.join(&result.tool, &arguments, summary, &time));
+            return Output::Note(Style::Faint, self.join(&result.tool, &arguments, summary, &time));
         }
         let code = result.code.as_ref().map_or_else(String::new, |code| format!("[{code}]"));
         let line = self.join(&result.tool, &arguments, &format!("{outcome}{code}"), &time);
         // The content says more than the code of a failure, and is not cut to the width.
         let detail = shorten(&result.content);
         let detail = if detail.is_empty() { detail } else { format!("  {detail}") };
-        Output::Note(style, format!("{line}{detail}"))
+        Output::Note(Style::Warn, format!("{line}{detail}"))
     }
 
     /// Joins the parts of a line; arguments and result share what is left of the width.

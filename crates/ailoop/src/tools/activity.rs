@@ -122,11 +122,7 @@ impl ActivityLine {
 
 fn shorten(value: &Value) -> String {
     let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= TEXT_CHARS_MAX {
-        return line;
-    }
-    line.chars().take(TEXT_CHARS_MAX - 1).chain(['…']).collect()
+    format::cut(format::join_words(&text), TEXT_CHARS_MAX)
 }
 
 #[cfg(test)]

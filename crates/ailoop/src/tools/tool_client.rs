@@ -55,15 +55,12 @@ struct Identity {
 /// Statistics of a service.
 #[derive(Deserialize)]
 struct Stats {
-    #[serde(default)]
     endpoints: Option<Vec<EndpointStats>>,
 }
 
 #[derive(Deserialize)]
 struct EndpointStats {
-    #[serde(default)]
     subject: Option<String>,
-    #[serde(default)]
     last_error: Option<String>,
 }
 

@@ -4,8 +4,11 @@ pub(crate) mod examine;
 pub(crate) mod judge;
 pub(crate) mod show;
 
+use serde::Serialize;
+
 /// The result of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Mark {
     Pass,
     /// Allowed, but worth a look.
@@ -14,18 +17,6 @@ pub(crate) enum Mark {
     Fail,
     /// Not checked, or not required of such a tool.
     Skip,
-}
-
-impl Mark {
-    /// Returns the name in `--json`.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Note => "note",
-            Self::Fail => "fail",
-            Self::Skip => "skip",
-        }
-    }
 }
 
 /// One checked rule of the protocol.

@@ -2,13 +2,12 @@
 
 use contract::ErrorCode;
 use contract::event::{GateKind, GateOpened};
-use futures::FutureExt as _;
 use proto::AnswerRequest;
 
 use super::super::gate::{PersonReply, Question, question_of, reply_of, typed_question};
 use super::super::stop_reason;
 use super::worker::{AskedGate, GateReply, SessionWorker};
-use crate::client::command_id;
+use crate::client::{SessionsApi, command_id};
 use crate::failure::CommandFailure;
 
 impl SessionWorker {
@@ -90,9 +89,7 @@ impl SessionWorker {
     /// Sends the answer to a gate; returns whether it counts. It does not if somebody else was faster.
     pub(super) async fn send_answer(&self, answer: AnswerRequest) -> Result<bool, CommandFailure> {
         let request = AnswerRequest { session_id: self.session.clone(), command_id: command_id(), ..answer };
-        let answered =
-            self.link.call(request, |mut api, request| async move { api.answer(request).await }.boxed()).await;
-        match answered {
+        match self.link.call(request, SessionsApi::answer).await {
             Ok(_) => Ok(true),
             Err(failure) if *failure.code() == ErrorCode::GateClosed => Ok(false),
             Err(failure) => Err(failure),

@@ -1,7 +1,6 @@
 //! Sessions that exist already, and their settings.
 
 use contract::ErrorCode;
-use futures::FutureExt as _;
 use proto::{ConfigureRequest, SessionRequest};
 use serde_json::{Value, json};
 
@@ -10,7 +9,7 @@ use super::super::translate::Translator;
 use super::super::update::SessionUpdate;
 use super::super::wire::RpcError;
 use super::worker::{Life, PendingLoad, Phase, SessionWorker};
-use crate::client::command_id;
+use crate::client::{SessionsApi, command_id};
 use crate::stream::SessionStream;
 
 impl SessionWorker {
@@ -37,7 +36,7 @@ impl SessionWorker {
     async fn read_session(&mut self) -> Result<u64, RpcError> {
         let client = self.link.client().await?;
         let request = SessionRequest { session_id: self.session.clone() };
-        let info = self.link.call(request, |mut api, request| async move { api.get(request).await }.boxed()).await?;
+        let info = self.link.call(request, SessionsApi::get).await?;
         self.catalogue = self.link.catalogue().await?;
         self.choices = Choices { agent: info.agent, model: info.model };
         self.translator = Translator::default();
@@ -92,7 +91,7 @@ impl SessionWorker {
                 options_json: options,
                 no_wait: false,
             };
-            self.link.call(request, |mut api, request| async move { api.configure(request).await }.boxed()).await?;
+            self.link.call(request, SessionsApi::configure).await?;
         }
         self.choices = choices;
         Ok(json!({"configOptions": self.catalogue.options(&self.choices)}))

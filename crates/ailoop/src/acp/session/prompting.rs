@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use contract::ErrorCode;
 use contract::model::Content;
-use futures::FutureExt as _;
 use proto::{ControlRequest, SendRequest, StartRequest};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -13,7 +12,7 @@ use super::super::stop_reason;
 use super::super::update::SessionUpdate;
 use super::super::wire::RpcError;
 use super::worker::{PendingPrompt, Phase, SessionWorker};
-use crate::client::command_id;
+use crate::client::{SessionsApi, command_id};
 use crate::failure::CommandFailure;
 use crate::gate_prompt::answer_request;
 use crate::stream::SessionStream;
@@ -90,7 +89,7 @@ impl SessionWorker {
             options_json,
             no_wait: false,
         };
-        self.link.call(request, |mut api, request| async move { api.start(request).await }.boxed()).await?;
+        self.link.call(request, SessionsApi::start).await?;
         self.phase = Phase::Open;
         let title = content.text().lines().next().unwrap_or_default().chars().take(TITLE_CHARS_MAX).collect();
         self.show(&SessionUpdate::SessionInfoUpdate { title }).await;
@@ -115,7 +114,7 @@ impl SessionWorker {
             content_json,
             ..SendRequest::default()
         };
-        self.link.call(request, |mut api, request| async move { api.send(request).await }.boxed()).await?;
+        self.link.call(request, SessionsApi::send).await?;
         Ok(())
     }
 
@@ -146,10 +145,13 @@ impl SessionWorker {
     }
 
     async fn cancel_turn(&mut self) -> Result<(), CommandFailure> {
-        let request = self.control_request(CANCEL_REASON);
-        let cancelled =
-            self.link.call(request, |mut api, request| async move { api.cancel_turn(request).await }.boxed()).await;
-        match cancelled {
+        let request = ControlRequest {
+            session_id: self.session.clone(),
+            command_id: command_id(),
+            reason: CANCEL_REASON.to_owned(),
+            no_wait: false,
+        };
+        match self.link.call(request, SessionsApi::cancel_turn).await {
             Ok(_) => Ok(()),
             // It has ended meanwhile.
             Err(failure) if [ErrorCode::NotNow, ErrorCode::SessionEnded].contains(failure.code()) => Ok(()),
@@ -160,15 +162,6 @@ impl SessionWorker {
     pub(super) async fn fail_prompt(&mut self, error: &RpcError) {
         if let Some(prompt) = self.prompt.take() {
             self.peer.answer(&prompt.id, &Err(error.clone())).await;
-        }
-    }
-
-    fn control_request(&self, reason: &str) -> ControlRequest {
-        ControlRequest {
-            session_id: self.session.clone(),
-            command_id: command_id(),
-            reason: reason.to_owned(),
-            no_wait: false,
         }
     }
 }

@@ -5,19 +5,21 @@ use std::time::{Duration, Instant};
 use ailoop_client::WatchItem;
 use contract::ErrorCode;
 use contract::event::Event;
-use proto::{ControlRequest, SessionInfo, SessionRequest};
-use tokio::time::{sleep, sleep_until, timeout};
+use proto::{SessionInfo, SessionRequest};
+use tokio::time::{sleep, sleep_until};
 
 use super::display::{Display, RegionContent};
-use super::jobs::{self, Control, JobOutcome, Jobs, NewSession};
+use super::jobs::{self, JobOutcome, Jobs, NewSession};
 use crate::args::{ChatArgs, TRACE_URL};
 use crate::chat::gate_menu::{GateMenu, MenuStep};
 use crate::chat::input::UserInput;
 use crate::chat::plan_view::PlanView;
 use crate::chat::slash_command::{self, COMMANDS, CompletionValues, SlashCommand};
 use crate::chat::status_line::{Activity, StatusLine};
-use crate::client::{self, EdgeClient, bounded, command_id};
-use crate::commands::conversation::{FleetLifetime, RESTORED};
+use crate::client::{EdgeClient, SessionsApi, command_id};
+use crate::commands::control::ControlVerb;
+use crate::commands::conversation::{FleetLifetime, RESTORED, pause_at_exit};
+use crate::commands::live_display::{FRAME_INTERVAL, PLAN_ROWS_MAX, STATUS_INTERVAL};
 use crate::commands::session_tree::{SessionTree, TreeItem};
 use crate::failure::{CommandFailure, Exit};
 use crate::gate_prompt::TypedLine;
@@ -28,16 +30,8 @@ use crate::table::TableWidth;
 use crate::terminal::{Output, Style, Terminal};
 use crate::tool_summary::to_line;
 
-/// Time between two frames while text arrives.
-const FRAME_INTERVAL: Duration = Duration::from_millis(40);
-/// Time between two frames while only the seconds of the status change.
-const STATUS_INTERVAL: Duration = Duration::from_secs(1);
 /// Pause before a lost stream is opened again, after its own retries.
 const REOPEN_PAUSE: Duration = Duration::from_secs(2);
-/// Rows of the plan.
-const PLAN_ROWS_MAX: usize = 6;
-/// Longest wait for the pause of a turn whose fleet ends with the chat.
-const EXIT_COMMAND_MAX: Duration = Duration::from_secs(5);
 const KEYS: &str = "\
 Enter sends, also while the agent works: it reads the message at its next step
 Alt+Enter, or a backslash before Enter: a new line
@@ -116,8 +110,7 @@ impl<'a> ChatConversation<'a> {
     /// Goes on with a session, or with a copy of it if it has ended.
     pub(super) async fn attach_known(&mut self, session: &str) -> Result<(), CommandFailure> {
         let request = SessionRequest { session_id: session.to_owned() };
-        let known = self.client.sessions().get(bounded(request)).await;
-        let info = known.map_err(|status| self.client.failure(&status))?.into_inner();
+        let info = self.client.call(request, SessionsApi::get).await?;
         if self.next.agent.is_some() || self.next.model.is_some() {
             let message = format!("the session {session} has an agent and a model already");
             return Err(CommandFailure::usage(ErrorCode::BadRequest, message)
@@ -332,7 +325,7 @@ impl<'a> ChatConversation<'a> {
     fn interrupt(&mut self) {
         let working = self.session.as_ref().filter(|session| session.status.is_working());
         if let Some(session) = working {
-            self.jobs.push(jobs::control(self.client.clone(), session.id.clone(), Control::Cancel));
+            self.jobs.push(jobs::control(self.client.clone(), session.id.clone(), ControlVerb::CancelTurn));
             self.note(Style::Warn, "cancelling the turn");
         } else if !self.display.clear_input() {
             self.note(Style::Faint, "no turn runs; Ctrl-D leaves");
@@ -384,21 +377,21 @@ impl<'a> ChatConversation<'a> {
             SlashCommand::Fork => self.with_session(|client, id| {
                 jobs::start(client, NewSession { fork_of: Some(id), ..NewSession::default() })
             }),
-            SlashCommand::Pause => self.control(Control::Pause),
-            SlashCommand::Resume => self.control(Control::Resume),
-            SlashCommand::Cancel => self.control(Control::Cancel),
-            SlashCommand::Stop => self.control(Control::Stop),
-            SlashCommand::Clear => self.control(Control::Clear),
+            SlashCommand::Pause => self.control(ControlVerb::Pause),
+            SlashCommand::Resume => self.control(ControlVerb::Resume),
+            SlashCommand::Cancel => self.control(ControlVerb::CancelTurn),
+            SlashCommand::Stop => self.control(ControlVerb::Stop),
+            SlashCommand::Clear => self.with_session(jobs::clear),
         }
     }
 
-    fn control(&mut self, what: Control) {
-        self.with_session(move |client, id| jobs::control(client, id, what));
+    fn control(&mut self, verb: ControlVerb) {
+        self.with_session(move |client, id| jobs::control(client, id, verb));
     }
 
     fn with_session<F>(&mut self, job: impl FnOnce(EdgeClient, String) -> F)
     where
-        F: Future<Output = JobOutcome> + 'static,
+        F: Future<Output = Result<JobOutcome, CommandFailure>> + 'static,
     {
         match &self.session {
             Some(session) => self.jobs.push(job(self.client.clone(), session.id.clone())),
@@ -474,19 +467,12 @@ impl<'a> ChatConversation<'a> {
         let id = session.id.clone();
         let is_working = session.status.is_working();
         let ends = self.lifetime == FleetLifetime::ThisCommand;
-        if ends && is_working && session.status.activity() != Activity::Paused {
-            let (session_id, reason) = (id.clone(), "the chat was left".to_owned());
-            let request = ControlRequest { session_id, command_id: command_id(), reason, no_wait: false };
-            match timeout(EXIT_COMMAND_MAX, self.client.sessions().pause(bounded(request))).await {
-                Ok(Ok(_)) => {}
-                // The turn has ended meanwhile.
-                Ok(Err(status)) if client::error_code(&status) == ErrorCode::NotNow => {}
-                Ok(Err(status)) => {
-                    let failure = self.client.failure(&status).to_string();
-                    self.note(Style::Bad, failure);
-                }
-                Err(_) => self.note(Style::Warn, "the fleet did not answer; the turn may go on with the next fleet"),
-            }
+        if ends
+            && is_working
+            && session.status.activity() != Activity::Paused
+            && let Err((style, why)) = pause_at_exit(&self.client, &id, "the chat was left").await
+        {
+            self.note(style, why);
         }
         let what = match (is_working, ends) {
             (true, true) => "the turn is paused",

@@ -3,11 +3,10 @@
 use crate::chat::input::{KeyInput, LineInput, UserInput};
 use crate::chat::screen::{Region, Screen};
 use crate::chat::slash_command::CompletionValues;
+use crate::commands::live_display::PREVIEW_ROWS_MAX;
 use crate::failure::CommandFailure;
 use crate::terminal::{Layout, Output, ReplyFormat, StdoutClosed, Style, StyledLine, Terminal};
 
-/// Rows of the reply's last block that are shown before the block is complete.
-const PREVIEW_ROWS_MAX: usize = 12;
 /// Rows of completions and of waiting messages.
 const HINT_ROWS_MAX: usize = 8;
 const LABEL: &str = "› ";

@@ -5,14 +5,15 @@ use std::fmt;
 
 use futures::future::LocalBoxFuture;
 use proto::{
-    AnswerRequest, ConfigureRequest, ControlRequest, ListAgentsRequest, ListModelsRequest, ListRequest, SendRequest,
-    SessionInfo, SessionRequest, StartRequest,
+    AnswerRequest, ConfigureRequest, ListAgentsRequest, ListModelsRequest, ListRequest, SendRequest, SessionInfo,
+    SessionRequest, StartRequest, ToolInfo,
 };
 use serde_json::json;
 
 use crate::chat::slash_command::CompletionValues;
-use crate::client::{EdgeClient, bounded, command_id};
-use crate::commands::lists::fetch_tools_of;
+use crate::client::{EdgeClient, SessionsApi, command_id};
+use crate::commands::control::{ControlVerb, control_request};
+use crate::commands::lists::fetch_tools;
 use crate::commands::output::first_line;
 use crate::failure::CommandFailure;
 use crate::format;
@@ -21,6 +22,8 @@ use crate::tool_summary::to_line;
 
 /// Sessions that `/sessions` lists.
 const SESSIONS_SHOWN_MAX: u32 = 10;
+/// Reason of commands without content, for the log.
+const REASON: &str = "ailoop chat";
 
 /// What became of a request.
 #[derive(Debug)]
@@ -48,7 +51,7 @@ pub(super) enum JobOutcome {
 /// The requests that wait, and the one that runs.
 #[derive(Default)]
 pub(super) struct Jobs {
-    queue: VecDeque<LocalBoxFuture<'static, JobOutcome>>,
+    queue: VecDeque<LocalBoxFuture<'static, Result<JobOutcome, CommandFailure>>>,
 }
 
 impl fmt::Debug for Jobs {
@@ -58,7 +61,7 @@ impl fmt::Debug for Jobs {
 }
 
 impl Jobs {
-    pub(super) fn push(&mut self, job: impl Future<Output = JobOutcome> + 'static) {
+    pub(super) fn push(&mut self, job: impl Future<Output = Result<JobOutcome, CommandFailure>> + 'static) {
         self.queue.push_back(Box::pin(job));
     }
 
@@ -71,52 +74,35 @@ impl Jobs {
         let Some(job) = self.queue.front_mut() else { return std::future::pending().await };
         let outcome = job.await;
         self.queue.pop_front();
-        outcome
+        outcome.unwrap_or_else(JobOutcome::Failed)
     }
 }
 
-/// A command without content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Control {
-    Pause,
-    Resume,
-    Cancel,
-    Stop,
-    Clear,
+pub(super) async fn control(
+    client: EdgeClient,
+    session: String,
+    verb: ControlVerb,
+) -> Result<JobOutcome, CommandFailure> {
+    let request = control_request(&session, REASON);
+    client.call_with_retries(request, |_| {}, async |api, request| verb.call(api, request).await).await?;
+    Ok(if verb == ControlVerb::Stop { JobOutcome::Stopped } else { JobOutcome::Done })
 }
 
-pub(super) async fn control(client: EdgeClient, session_id: String, what: Control) -> JobOutcome {
-    let reason = "ailoop chat".to_owned();
-    let request = ControlRequest { session_id, command_id: command_id(), reason, no_wait: false };
-    let sent = client
-        .call(
-            |_| {},
-            async |mut api| {
-                let request = bounded(request.clone());
-                match what {
-                    Control::Pause => api.pause(request).await,
-                    Control::Resume => api.resume(request).await,
-                    Control::Cancel => api.cancel_turn(request).await,
-                    Control::Stop => api.stop(request).await,
-                    Control::Clear => api.clear(request).await,
-                }
-            },
-        )
-        .await;
-    match sent {
-        Ok(_) if what == Control::Stop => JobOutcome::Stopped,
-        Ok(_) => JobOutcome::Done,
-        Err(failure) => JobOutcome::Failed(failure),
-    }
+pub(super) async fn clear(client: EdgeClient, session: String) -> Result<JobOutcome, CommandFailure> {
+    client.call_with_retries(control_request(&session, REASON), |_| {}, SessionsApi::clear).await?;
+    Ok(JobOutcome::Done)
 }
 
-pub(super) async fn send(client: EdgeClient, session_id: String, message_id: String, text: String) -> JobOutcome {
+pub(super) async fn send(
+    client: EdgeClient,
+    session_id: String,
+    message_id: String,
+    text: String,
+) -> Result<JobOutcome, CommandFailure> {
     let (command_id, mode) = (message_id.clone(), "steer".to_owned());
     let request = SendRequest { session_id, command_id, text, mode, ..SendRequest::default() };
-    match client.call(|_| {}, async |mut api| api.send(bounded(request.clone())).await).await {
-        Ok(_) => JobOutcome::Done,
-        Err(failure) => JobOutcome::NotSent { message_id, failure },
-    }
+    let sent = client.call_with_retries(request, |_| {}, SessionsApi::send).await;
+    Ok(sent.map_or_else(|failure| JobOutcome::NotSent { message_id, failure }, |_| JobOutcome::Done))
 }
 
 /// The session that a chat begins.
@@ -129,7 +115,7 @@ pub(super) struct NewSession {
     pub(super) fork_of: Option<String>,
 }
 
-pub(super) async fn start(client: EdgeClient, new: NewSession) -> JobOutcome {
+pub(super) async fn start(client: EdgeClient, new: NewSession) -> Result<JobOutcome, CommandFailure> {
     let session_id = command_id();
     let options = new.fork_of.map(|from| json!({"resume_from": {"session_id": from}}).to_string());
     let request = StartRequest {
@@ -143,10 +129,8 @@ pub(super) async fn start(client: EdgeClient, new: NewSession) -> JobOutcome {
         options_json: options.unwrap_or_default(),
         no_wait: false,
     };
-    match client.call(|_| {}, async |mut api| api.start(bounded(request.clone())).await).await {
-        Ok(_) => JobOutcome::Started(session_id),
-        Err(failure) => JobOutcome::Failed(failure),
-    }
+    client.call_with_retries(request, |_| {}, SessionsApi::start).await?;
+    Ok(JobOutcome::Started(session_id))
 }
 
 pub(super) async fn configure(
@@ -154,7 +138,7 @@ pub(super) async fn configure(
     session_id: String,
     model: Option<String>,
     agent: Option<String>,
-) -> JobOutcome {
+) -> Result<JobOutcome, CommandFailure> {
     let options = agent.map(|agent| json!({"agent": agent.to_lowercase()}).to_string());
     let request = ConfigureRequest {
         session_id,
@@ -163,59 +147,47 @@ pub(super) async fn configure(
         options_json: options.unwrap_or_default(),
         no_wait: false,
     };
-    match client.call(|_| {}, async |mut api| api.configure(bounded(request.clone())).await).await {
-        Ok(_) => JobOutcome::Done,
-        Err(failure) => JobOutcome::Failed(failure),
-    }
+    client.call_with_retries(request, |_| {}, SessionsApi::configure).await?;
+    Ok(JobOutcome::Done)
 }
 
-pub(super) async fn answer(client: EdgeClient, session_id: String, answer: AnswerRequest) -> JobOutcome {
+pub(super) async fn answer(
+    client: EdgeClient,
+    session_id: String,
+    answer: AnswerRequest,
+) -> Result<JobOutcome, CommandFailure> {
+    let gate = answer.gate.clone();
     let request = AnswerRequest { session_id, command_id: command_id(), ..answer };
-    match client.call(|_| {}, async |mut api| api.answer(bounded(request.clone())).await).await {
-        Ok(_) => JobOutcome::Done,
-        Err(failure) => JobOutcome::Refused { gate: request.gate, failure },
-    }
+    let sent = client.call_with_retries(request, |_| {}, SessionsApi::answer).await;
+    Ok(sent.map_or_else(|failure| JobOutcome::Refused { gate, failure }, |_| JobOutcome::Done))
 }
 
 /// Fetches what commands can be completed to.
-pub(super) async fn fetch_values(client: EdgeClient) -> JobOutcome {
-    match values_of(&client).await {
-        Ok(values) => JobOutcome::Values(values),
-        // Completion is a help: without it, commands work as well.
-        Err(_unavailable) => JobOutcome::Done,
-    }
+pub(super) async fn fetch_values(client: EdgeClient) -> Result<JobOutcome, CommandFailure> {
+    // Completion is a help: without it, commands work as well.
+    Ok(values_of(&client).await.map_or(JobOutcome::Done, JobOutcome::Values))
 }
 
 /// Lists the models, or the agents.
-pub(super) async fn list_values(client: EdgeClient, wants_models: bool) -> JobOutcome {
-    match values_of(&client).await {
-        Ok(values) => {
-            let names = if wants_models { values.models } else { values.agents };
-            JobOutcome::Text(names.iter().map(|name| format!("  {}", to_line(name))).collect::<Vec<_>>().join("\n"))
-        }
-        Err(failure) => JobOutcome::Failed(failure),
-    }
+pub(super) async fn list_values(client: EdgeClient, wants_models: bool) -> Result<JobOutcome, CommandFailure> {
+    let values = values_of(&client).await?;
+    let names = if wants_models { values.models } else { values.agents };
+    let lines: Vec<String> = names.iter().map(|name| format!("  {}", to_line(name))).collect();
+    Ok(JobOutcome::Text(lines.join("\n")))
 }
 
 async fn values_of(client: &EdgeClient) -> Result<CompletionValues, CommandFailure> {
-    let models = client.sessions().list_models(bounded(ListModelsRequest {})).await;
-    let models = models.map_err(|status| client.failure(&status))?.into_inner().models;
-    let agents = client.sessions().list_agents(bounded(ListAgentsRequest {})).await;
-    let agents = agents.map_err(|status| client.failure(&status))?.into_inner().agents;
+    let models = client.call(ListModelsRequest {}, SessionsApi::list_models).await?.models;
+    let agents = client.call(ListAgentsRequest {}, SessionsApi::list_agents).await?.agents;
     Ok(CompletionValues {
         models: models.into_iter().map(|model| model.id).collect(),
         agents: agents.into_iter().map(|agent| agent.id).collect(),
     })
 }
 
-pub(super) async fn show_cost(client: EdgeClient, session_id: String) -> JobOutcome {
-    match client.sessions().get(bounded(SessionRequest { session_id })).await {
-        Ok(info) => {
-            let info = info.into_inner();
-            JobOutcome::Text(format_cost(&info))
-        }
-        Err(status) => JobOutcome::Failed(client.failure(&status)),
-    }
+pub(super) async fn show_cost(client: EdgeClient, session_id: String) -> Result<JobOutcome, CommandFailure> {
+    let info = client.call(SessionRequest { session_id }, SessionsApi::get).await?;
+    Ok(JobOutcome::Text(format_cost(&info)))
 }
 
 /// Formats what a session used with the work that it delegated, and its own part where that is another figure.
@@ -234,37 +206,22 @@ fn format_cost(info: &SessionInfo) -> String {
     }
 }
 
-pub(super) async fn list_sessions(client: EdgeClient) -> JobOutcome {
+pub(super) async fn list_sessions(client: EdgeClient) -> Result<JobOutcome, CommandFailure> {
     let request = ListRequest { limit: SESSIONS_SHOWN_MAX, ..ListRequest::default() };
-    match client.sessions().list(bounded(request)).await {
-        Ok(reply) => {
-            let rows: Vec<Vec<String>> = reply
-                .into_inner()
-                .sessions
-                .into_iter()
-                .map(|session| vec![session.session_id, session.phase, session.agent, session.title])
-                .collect();
-            let columns = [
-                TableColumn::name("SESSION"),
-                TableColumn::name("PHASE").optional(1),
-                TableColumn::name("AGENT").optional(2),
-                TableColumn::text("TITLE"),
-            ];
-            JobOutcome::Table(Table::new(&columns).with_rows(rows))
-        }
-        Err(status) => JobOutcome::Failed(client.failure(&status)),
-    }
+    let sessions = client.call(request, SessionsApi::list).await?.sessions;
+    let row = |session: SessionInfo| vec![session.session_id, session.phase, session.agent, session.title];
+    let columns = [
+        TableColumn::name("SESSION"),
+        TableColumn::name("PHASE").optional(1),
+        TableColumn::name("AGENT").optional(2),
+        TableColumn::text("TITLE"),
+    ];
+    Ok(JobOutcome::Table(Table::new(&columns).with_rows(sessions.into_iter().map(row))))
 }
 
-pub(super) async fn list_tools(client: EdgeClient) -> JobOutcome {
-    match fetch_tools_of(&client).await {
-        Ok(tools) => {
-            let rows: Vec<Vec<String>> =
-                tools.into_iter().map(|tool| vec![tool.name, first_line(&tool.description).to_owned()]).collect();
-            JobOutcome::Table(
-                Table::new(&[TableColumn::name("TOOL"), TableColumn::text("DESCRIPTION")]).with_rows(rows),
-            )
-        }
-        Err(failure) => JobOutcome::Failed(failure),
-    }
+pub(super) async fn list_tools(client: EdgeClient) -> Result<JobOutcome, CommandFailure> {
+    let tools = fetch_tools(&client).await?;
+    let row = |tool: ToolInfo| vec![tool.name, first_line(&tool.description).to_owned()];
+    let columns = [TableColumn::name("TOOL"), TableColumn::text("DESCRIPTION")];
+    Ok(JobOutcome::Table(Table::new(&columns).with_rows(tools.into_iter().map(row))))
 }

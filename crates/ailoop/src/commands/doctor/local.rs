@@ -31,11 +31,11 @@ pub(super) async fn check_directory() -> Vec<Check> {
     }
     let files = Files { root: None, out: None };
     checks.push(match FleetPlan::for_one_command(&files, None).await {
-        Ok(plan) if plan.choice().is_rehearsal() => {
+        Ok(plan) if plan.choice.is_rehearsal() => {
             let found = "no key and no model server was found: replies would come from a script";
             Check::warn("model", found, "set the key of a provider, such as OPENAI_API_KEY, or start Ollama")
         }
-        Ok(plan) => Check::ok("model", format!("{}: {}", plan.choice().model, plan.choice().reason)),
+        Ok(plan) => Check::ok("model", format!("{}: {}", plan.choice.model, plan.choice.reason)),
         Err(failure) => failed("model", &failure),
     });
     checks
@@ -44,7 +44,7 @@ pub(super) async fn check_directory() -> Vec<Check> {
 fn check_configuration() -> Vec<Check> {
     const GROUP: &str = "configuration";
     let untrusted = Paths::find(None).ok().and_then(|paths| paths.untrusted);
-    let report = config_check::check_config(&config_check::read_variables(), None);
+    let report = config_check::check_config(None);
     let mut checks: Vec<Check> = report
         .mistakes
         .iter()

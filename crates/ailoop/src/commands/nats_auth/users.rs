@@ -115,9 +115,7 @@ fn replace_user(
     }
     installation.save_user(name, user)?;
     terminal.note(Style::Good, &format!("written: {place}"));
-    if let Some(old) = old.and_then(|text| Credentials::parse(&text).ok()) {
-        note_old(&old.claims, terminal);
-    }
+    note_old(old, terminal);
     Ok(())
 }
 
@@ -132,9 +130,7 @@ fn write_file(path: &Path, user: &IssuedUser, replace: bool, terminal: &Terminal
     // The group of files that lies in the directory itself.
     Store::Directory(directory.to_owned()).put(Group::Server, name, &user.credentials)?;
     terminal.note(Style::Good, &format!("written: {}", path.display()));
-    if let Some(old) = old.and_then(|text| Credentials::parse(&text).ok()) {
-        note_old(&old.claims, terminal);
-    }
+    note_old(old, terminal);
     Ok(Exit::Done)
 }
 
@@ -143,10 +139,11 @@ fn exists(place: &str) -> CommandFailure {
         .help("pass --replace to put the new credential in its place, or --name or --out to put it elsewhere")
 }
 
-fn note_old(old: &UserClaims, terminal: &Terminal) {
+fn note_old(old: Option<String>, terminal: &Terminal) {
+    let Some(old) = old.and_then(|text| Credentials::parse(&text).ok()) else { return };
     let text = format!(
         "the old credential still works: once the new one is in place everywhere, run `ailoop nats-auth user revoke {}`",
-        old.public_key
+        old.claims.public_key
     );
     terminal.note(Style::Plain, &text);
 }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{Check, Mark, has_passed};
+use crate::format;
 
 /// Formats checks for people, with a summary line.
 pub(crate) fn to_text(checks: &[Check]) -> String {
@@ -18,7 +19,7 @@ pub(crate) fn to_text(checks: &[Check]) -> String {
             Mark::Skip => '-',
         };
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{sign} {:width$}  {}", check.name, join_lines(&check.finding));
+        let _ = writeln!(text, "{sign} {:width$}  {}", check.name, format::join_words(&check.finding));
         if let Some(hint) = &check.hint {
             let _ = writeln!(text, "  {:width$}  → {hint}", "");
         }
@@ -31,12 +32,9 @@ pub(crate) fn to_text(checks: &[Check]) -> String {
 
 /// Formats checks as one JSON value.
 pub(crate) fn to_json(tool: &str, checks: &[Check]) -> Value {
-    let check = |check: &Check| json!({"check": check.name, "mark": check.mark.as_str(), "told": check.finding, "hint": check.hint});
+    let check =
+        |check: &Check| json!({"check": check.name, "mark": check.mark, "told": check.finding, "hint": check.hint});
     json!({"tool": tool, "holds": has_passed(checks), "checks": checks.iter().map(check).collect::<Vec<_>>()})
-}
-
-fn join_lines(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
