@@ -2,7 +2,6 @@
 
 use proto::Notification;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::error::ClientError;
@@ -163,7 +162,6 @@ pub struct GateRequest {
     /// When it closes by itself, as RFC 3339.
     pub expires: String,
     /// The tool, if the gate is about a call.
-    #[serde(default)]
     pub tool: Option<String>,
     /// The arguments of the call, or the question.
     #[serde(default)]
@@ -221,7 +219,6 @@ pub struct SessionEnd {
     /// `completed`, `stopped`, `error` or `expired`.
     pub reason: String,
     /// Why its last turn ended, if there was one.
-    #[serde(default)]
     pub stop_reason: Option<TurnStopReason>,
     /// Steps of the last turn.
     #[serde(default)]
@@ -327,20 +324,17 @@ impl SessionEvent {
 }
 
 fn parse_content(topic: &str, data: &Value) -> Result<EventContent, serde_json::Error> {
-    fn read<T: DeserializeOwned>(data: &Value) -> Result<T, serde_json::Error> {
-        T::deserialize(data)
-    }
     Ok(match topic {
-        "message.user_processed" => EventContent::UserMessage(read(data)?),
-        "message.ai_chunk_received" => EventContent::ReplyChunk(read(data)?),
-        "message.ai_full_received" => EventContent::ReplyCompleted(read(data)?),
-        "tool_call.waiting" => EventContent::CallWaiting(read(data)?),
-        "tool_call.result_processed" => EventContent::CallCompleted(read(data)?),
-        "gate.opened" => EventContent::GateOpened(read(data)?),
-        "gate.closed" => EventContent::GateClosed(read(data)?),
-        "error" => EventContent::Failed(read(data)?),
-        "turn.completed" => EventContent::TurnCompleted(read(data)?),
-        "session_ended" => EventContent::SessionEnded(read(data)?),
+        "message.user_processed" => EventContent::UserMessage(Deserialize::deserialize(data)?),
+        "message.ai_chunk_received" => EventContent::ReplyChunk(Deserialize::deserialize(data)?),
+        "message.ai_full_received" => EventContent::ReplyCompleted(Deserialize::deserialize(data)?),
+        "tool_call.waiting" => EventContent::CallWaiting(Deserialize::deserialize(data)?),
+        "tool_call.result_processed" => EventContent::CallCompleted(Deserialize::deserialize(data)?),
+        "gate.opened" => EventContent::GateOpened(Deserialize::deserialize(data)?),
+        "gate.closed" => EventContent::GateClosed(Deserialize::deserialize(data)?),
+        "error" => EventContent::Failed(Deserialize::deserialize(data)?),
+        "turn.completed" => EventContent::TurnCompleted(Deserialize::deserialize(data)?),
+        "session_ended" => EventContent::SessionEnded(Deserialize::deserialize(data)?),
         _ => EventContent::Other,
     })
 }

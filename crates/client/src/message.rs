@@ -38,7 +38,7 @@ impl SendMode {
 #[must_use = "nothing is sent until it is awaited"]
 pub struct MessageRequest {
     context: Arc<SessionContext>,
-    request: SendRequest,
+    pub(crate) request: SendRequest,
 }
 
 impl MessageRequest {

@@ -30,7 +30,6 @@ pub struct TranscriptTurn {
     /// Its messages in order.
     pub messages: Vec<TranscriptMessage>,
     /// Why it ended; none while it runs.
-    #[serde(default)]
     pub stop_reason: Option<TurnStopReason>,
 }
 
@@ -48,7 +47,6 @@ pub struct TranscriptMessage {
     #[serde(default)]
     pub images: u32,
     /// Number of the step in its turn, of a reply.
-    #[serde(default)]
     pub step: Option<u32>,
     /// The calls of a reply.
     #[serde(default)]
@@ -66,10 +64,8 @@ pub struct TranscriptCall {
     /// The arguments, as the API gives them.
     pub arguments: Value,
     /// `ok`, `error`, `denied`, `timeout`, `cancelled` or `unknown`; none while it runs.
-    #[serde(default)]
     pub outcome: Option<String>,
     /// What the model reads; the middle of a long one is left out.
-    #[serde(default)]
     pub result: Option<String>,
 }
 

@@ -10,16 +10,15 @@ use std::task::{Context, Poll};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
-use proto::SendRequest;
 use serde_json::Value;
 
 use crate::error::{ClientError, ErrorKind};
-use crate::event::{EventContent, SessionEvent, SessionFailure, TurnCost, TurnStopReason};
+use crate::event::{EventContent, SessionEnd, SessionEvent, SessionFailure, TurnCost, TurnEnd, TurnStopReason};
 use crate::event_stream::EventStream;
-use crate::message::SendMode;
+use crate::message::{MessageRequest, SendMode};
 use crate::reply_text::TextOfReply;
 use crate::responder::{Handlers, Responder};
-use crate::session_context::{SessionContext, new_key};
+use crate::session_context::SessionContext;
 use crate::turn_tracker::TurnTracker;
 
 /// How a turn ended.
@@ -54,52 +53,40 @@ impl TurnResult {
 pub struct TurnRequest {
     context: Arc<SessionContext>,
     handlers: Handlers,
-    message: Option<SendRequest>,
+    message: Option<MessageRequest>,
     /// Whether the message may have been sent before.
     may_be_repeated: bool,
 }
 
 impl TurnRequest {
     pub(crate) fn new(context: Arc<SessionContext>, handlers: Handlers, text: Option<String>) -> Self {
-        let message = text.map(|text| SendRequest {
-            session_id: context.id.clone(),
-            command_id: new_key(),
-            text,
-            mode: SendMode::Queue.as_str().to_owned(),
-            ..SendRequest::default()
-        });
+        let message = text.map(|text| MessageRequest::new(context.clone(), text, SendMode::Queue));
         Self { context, handlers, message, may_be_repeated: false }
     }
 
     /// How the message meets a turn that runs; [`SendMode::Queue`] without this.
     pub fn mode(mut self, mode: SendMode) -> Self {
-        if let Some(message) = &mut self.message {
-            mode.as_str().clone_into(&mut message.mode);
-        }
+        self.message = self.message.map(|message| message.mode(mode));
         self
     }
 
     /// The parts of a message that has images, a JSON array, in place of its text.
     pub fn content(mut self, parts: &Value) -> Self {
-        if let Some(message) = &mut self.message {
-            message.content_json = parts.to_string();
-        }
+        self.message = self.message.map(|message| message.content(parts));
         self
     }
 
     /// A key of your own, 1 to 64 of `A-Z a-z 0-9 _ -`. A program that was restarted finds the turn of the message by it,
     /// and the message is sent once.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
-        if let Some(message) = &mut self.message {
-            message.command_id = key.into();
-            self.may_be_repeated = true;
-        }
+        self.may_be_repeated = self.message.is_some();
+        self.message = self.message.map(|message| message.idempotency_key(key));
         self
     }
 
     /// The text of the turn as it streams. Nothing is sent before it is polled.
     pub fn follow(self) -> Turn {
-        let progress = stream::try_unfold(TurnReader::Unsent(self), TurnReader::next);
+        let progress = stream::try_unfold(TurnReader::Unsent(Box::new(self)), TurnReader::next);
         Turn { progress: progress.boxed(), end: None }
     }
 }
@@ -175,7 +162,8 @@ impl fmt::Debug for Turn {
 
 impl fmt::Debug for TurnRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TurnRequest").field("message", &self.message).finish_non_exhaustive()
+        let message = self.message.as_ref().map(|message| &message.request);
+        f.debug_struct("TurnRequest").field("message", &message).finish_non_exhaustive()
     }
 }
 
@@ -198,7 +186,7 @@ impl TurnStart {
 
 /// Reads the events of one turn.
 enum TurnReader {
-    Unsent(TurnRequest),
+    Unsent(Box<TurnRequest>),
     Following(Box<Following>),
 }
 
@@ -219,7 +207,7 @@ impl TurnReader {
     /// Returns what comes next, and the reader of what follows.
     async fn next(self) -> Result<Option<(TurnProgress, Self)>, ClientError> {
         let mut following = match self {
-            Self::Unsent(request) => Box::new(Following::begin(request).await?),
+            Self::Unsent(request) => Box::new(Following::begin(*request).await?),
             Self::Following(following) => following,
         };
         let progress = following.next().await?;
@@ -233,7 +221,7 @@ impl Following {
         let mut responder = Responder::new(context.clone(), handlers);
         let is_alone = !context.begin_turn();
         let start = match message {
-            Some(message) => {
+            Some(MessageRequest { request: message, .. }) => {
                 let tracker = find_place(&context, &mut responder, may_be_repeated, is_alone).await?;
                 let message_id = Some(message.command_id.clone());
                 let is_queued = message.mode == SendMode::Queue.as_str();
@@ -298,33 +286,17 @@ impl Following {
                 self.last_failure = Some(failure);
                 Ok(None)
             }
-            EventContent::TurnCompleted(end) if is_ours => {
-                let result = TurnResult {
-                    session_id: event.session_id,
-                    turn: end.turn,
-                    text: end.final_response,
-                    stop_reason: end.stop_reason,
-                    iterations: end.iterations,
-                    cost: end.cost,
-                };
-                self.end(result).map(Some)
-            }
+            EventContent::TurnCompleted(end) if is_ours => self.end(event.session_id, end).map(Some),
             EventContent::TurnCompleted(_) => {
                 if self.ends_left > 1 {
                     self.ends_left -= 1;
                 }
                 Ok(None)
             }
-            EventContent::SessionEnded(end) => {
-                let result = TurnResult {
-                    session_id: event.session_id,
-                    turn: self.start.turn.unwrap_or_default(),
-                    text: end.final_response,
-                    stop_reason: end.stop_reason.unwrap_or(TurnStopReason::Stopped),
-                    iterations: end.iterations,
-                    cost: end.cost,
-                };
-                self.end(result).map(Some)
+            EventContent::SessionEnded(SessionEnd { stop_reason, iterations, final_response, cost, .. }) => {
+                let turn = self.start.turn.unwrap_or_default();
+                let stop_reason = stop_reason.unwrap_or(TurnStopReason::Stopped);
+                self.end(event.session_id, TurnEnd { turn, stop_reason, iterations, final_response, cost }).map(Some)
             }
             _ => Ok(None),
         }
@@ -343,10 +315,11 @@ impl Following {
         Some(TurnProgress::Text(text))
     }
 
-    fn end(&mut self, result: TurnResult) -> Result<TurnProgress, ClientError> {
+    fn end(&mut self, session_id: String, end: TurnEnd) -> Result<TurnProgress, ClientError> {
         self.context.end_turn(self.start.tracker);
-        if result.stop_reason != TurnStopReason::Error {
-            return Ok(TurnProgress::Ended(result));
+        let TurnEnd { turn, stop_reason, iterations, final_response: text, cost } = end;
+        if stop_reason != TurnStopReason::Error {
+            return Ok(TurnProgress::Ended(TurnResult { session_id, turn, text, stop_reason, iterations, cost }));
         }
         Err(match self.last_failure.take() {
             Some(SessionFailure { code, message }) => ClientError::new(ErrorKind::TurnFailed, code, message),

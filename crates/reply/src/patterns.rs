@@ -76,27 +76,23 @@ impl Patterns {
     }
 
     pub(crate) fn of(continuation: &[String], termination: &[String]) -> Result<Self, PatternError> {
-        check_texts(continuation, termination)?;
-        let named = |name: &'static str, list| -> Vec<(String, &String)> {
-            let each = <[String]>::iter(list).enumerate();
-            each.map(|(index, pattern)| (format!("{name}[{index}]"), pattern)).collect()
-        };
         let (mut all, mut needs) = (Vec::new(), Vec::new());
         let mut bytes = 0;
-        let each = [named("termination_patterns", termination), named("continuation_patterns", continuation)].concat();
-        for (place, pattern) in each {
-            let at = |error: PatternError| PatternError { place: place.clone(), ..error };
-            let (compiled, needed) = Pattern::compile(pattern).map_err(at)?;
-            bytes += compiled.bytes();
-            if bytes > COMPILED_LISTS_BYTES_MAX {
-                let why = format!(
-                    "with it both lists compile to more than {COMPILED_LISTS_BYTES_MAX} bytes; give fewer or simpler \
-                     ones: `[a-z]` for `\\w`, fewer repetitions"
-                );
-                return Err(at(PatternError::new(pattern, why)));
+        for (name, list) in [("termination_patterns", termination), ("continuation_patterns", continuation)] {
+            for (index, pattern) in list.iter().enumerate() {
+                let at = |error: PatternError| PatternError { place: format!("{name}[{index}]"), ..error };
+                let (compiled, needed) = Pattern::compile(pattern).map_err(at)?;
+                bytes += compiled.bytes();
+                if bytes > COMPILED_LISTS_BYTES_MAX {
+                    let why = format!(
+                        "with it both lists compile to more than {COMPILED_LISTS_BYTES_MAX} bytes; give fewer or \
+                         simpler ones: `[a-z]` for `\\w`, fewer repetitions"
+                    );
+                    return Err(at(PatternError::new(pattern, why)));
+                }
+                all.push(compiled);
+                needs.push(needed);
             }
-            all.push(compiled);
-            needs.push(needed);
         }
         Ok(Self { all, done: termination.len(), prefilter: Prefilter::of(needs) })
     }

@@ -16,45 +16,17 @@ pub(crate) const NEGATIONS: &[&str] = &[
 /// stands before or behind them. Behind a `*` the word may go on: `if you*` is also "if you'd".
 pub(crate) const NEGATING_PHRASES: &[&str] = &["yet to", "as soon as", "far from"];
 /// Words that announce work, unless they are [`IDLE`]. What stands behind them in the same sentence is not done yet.
-pub(crate) const ANNOUNCING: &[&str] = &[
-    "i'll",
-    "i will",
-    "we'll",
-    "we will",
-    "let me",
-    "let's",
-    "i'm going to",
-    "i am going to",
-    "we're going to",
-    "we are going to",
+pub(crate) const ANNOUNCING: &[&[&str]] = &[
+    &["i'll", "i will", "i'm going to", "i am going to"],
+    &["we'll", "we will", "we're going to", "we are going to", "let me", "let's"],
 ];
 /// Words in the sentence of an announcement that make it an offer, or depend on the user.
-pub(crate) const CONDITIONS: &[&str] = &[
-    "if you*",
-    "once you*",
-    "when you*",
-    "as soon as you*",
-    "after you*",
-    "until you*",
-    "unless you*",
-    "let me know",
-    "tell me",
-    "would you",
-    "do you want",
-    "want me to",
-    "like me to",
-    "shall i",
-    "should i",
-    "could i",
-    "may i",
-    "can i",
-    "whether i",
-    "say the word",
-    "as soon as i know",
-    "once i know",
-    "when i know",
-    "send me",
-    "please",
+pub(crate) const CONDITIONS: &[&[&str]] = &[
+    &["if you*", "once you*", "when you*", "as soon as you*", "after you*", "until you*", "unless you*"],
+    &["let me know", "tell me", "send me", "say the word", "please"],
+    &["would you", "do you want", "want me to", "like me to"],
+    &["shall i", "should i", "could i", "may i", "can i", "whether i"],
+    &["as soon as i know", "once i know", "when i know"],
 ];
 /// Conditions that may also tell when something else happens: "the bug that appears when you resize".
 pub(crate) const CIRCUMSTANCES: &[&str] = &["once you*", "when you*", "after you*"];
@@ -66,51 +38,16 @@ pub(crate) const IDLE_GAP_BYTES_MAX: usize = 16;
 /// Bytes behind a match within which such a phrase ends.
 const IDLE_REACH_BYTES: usize = 48;
 /// Phrases that announce no work: waiting, asking, explaining.
-pub(crate) const IDLE: &[&str] = &[
-    "i'll need",
-    "i will need",
-    "i'll wait",
-    "i will wait",
-    "i'll stop",
-    "i will stop",
-    "i'll leave",
-    "i'll be happy",
-    "i'll be glad",
-    "i'll be here",
-    "i'll be able",
-    "i'll let you",
-    "i'll assume",
-    "i'll never",
-    "i'll not",
-    "i will not",
-    "we will not",
-    "we'll need",
-    "i'm waiting",
-    "i am waiting",
-    "i'm assuming",
-    "i'm hoping",
-    "i'm wondering",
-    "i'm looking forward",
-    "i'm having",
-    "i'm missing",
-    "i'm seeing",
-    "i'm getting",
-    "i'm happy",
-    "let me know",
-    "let me explain",
-    "let me clarify",
-    "let me be",
-    "let me put",
-    "let me give you",
-    "let me walk you",
-    "let me break",
-    "let me summari*",
-    "let me illustrate",
-    "let me show you",
-    "let's say",
-    "let's assume",
-    "let's suppose",
-    "let's be",
+pub(crate) const IDLE: &[&[&str]] = &[
+    &["i'll need", "i will need", "we'll need"],
+    &["i'll wait", "i will wait", "i'm waiting", "i am waiting", "i'll stop", "i will stop", "i'll leave"],
+    &["i'll be happy", "i'll be glad", "i'll be here", "i'll be able", "i'll let you", "i'm happy"],
+    &["i'll assume", "i'm assuming", "i'm hoping", "i'm wondering", "i'm looking forward"],
+    &["i'll never", "i'll not", "i will not", "we will not"],
+    &["i'm having", "i'm missing", "i'm seeing", "i'm getting"],
+    &["let me know", "let me explain", "let me clarify", "let me be", "let me put", "let me summari*"],
+    &["let me give you", "let me walk you", "let me show you", "let me break", "let me illustrate"],
+    &["let's say", "let's assume", "let's suppose", "let's be"],
 ];
 
 /// The end of a text, with plain apostrophes and quotes, and where it quotes.
@@ -229,7 +166,8 @@ impl Prose {
     /// Behind which place the sentence that begins at a place announces work.
     fn announced_from(&self, begin: usize, sentence: &str, lower: &str) -> Option<usize> {
         let announces = |at: &Range<usize>| !self.begins_idle(begin + in_text(sentence, at.start));
-        let firsts = ANNOUNCING.iter().filter_map(|phrase| occurrences(lower, phrase).find(&announces));
+        let phrases = ANNOUNCING.iter().copied().flatten();
+        let firsts = phrases.filter_map(|phrase| occurrences(lower, phrase).find(&announces));
         firsts.map(|at| begin + in_text(sentence, at.end)).min()
     }
 
@@ -237,7 +175,7 @@ impl Prose {
     fn begins_idle(&self, place: usize) -> bool {
         let reach = self.text.ceil_char_boundary((place + IDLE_REACH_BYTES).min(self.text.len()));
         let lower = self.text[place..reach].to_lowercase();
-        IDLE.iter().any(|idle| occurrences(&lower, idle).next().is_some_and(|at| at.start == 0))
+        IDLE.iter().copied().flatten().any(|idle| occurrences(&lower, idle).next().is_some_and(|at| at.start == 0))
     }
 
     /// The sentence in which a match ends.
@@ -278,7 +216,8 @@ impl Prose {
         let behind = self.text[from..found.end].to_lowercase().len();
         let word = lower[behind..].find(is_of_word).unwrap_or(IDLE_GAP_BYTES_MAX);
         let last = behind + word.min(IDLE_GAP_BYTES_MAX);
-        IDLE.iter().any(|idle| occurrences(&lower, idle).any(|at| (begin..=last).contains(&at.start)))
+        let is_near = |idle: &&str| occurrences(&lower, idle).any(|at| (begin..=last).contains(&at.start));
+        IDLE.iter().copied().flatten().any(is_near)
     }
 
     /// Whether the sentence that goes on at a place, or ends there, asks or waits; and which places that holds for.
@@ -348,7 +287,7 @@ fn occurrences<'a>(text: &'a str, phrase: &'a str) -> impl Iterator<Item = Range
 
 /// Whether a sentence in lower case is an offer, or depends on the user.
 fn is_conditional(sentence: &str) -> bool {
-    CONDITIONS.iter().any(|condition| {
+    CONDITIONS.iter().copied().flatten().any(|condition| {
         let may_describe = CIRCUMSTANCES.contains(condition);
         occurrences(sentence, condition).any(|at| !(may_describe && describes(&sentence[..at.start])))
     })
@@ -392,8 +331,19 @@ fn negated_from(lower: &str) -> Option<usize> {
     phrase.into_iter().chain(word).min()
 }
 
+/// A table of which bytes are among these.
+pub(crate) const fn byte_set(bytes: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < bytes.len() {
+        table[bytes[at] as usize] = true;
+        at += 1;
+    }
+    table
+}
+
 /// What ends a quotation that a character begins; none when it begins none.
-fn closing(c: char) -> Option<&'static [char]> {
+pub(crate) fn closing(c: char) -> Option<&'static [char]> {
     match c {
         '"' => Some(&['"']),
         '`' => Some(&['`']),

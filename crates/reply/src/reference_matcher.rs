@@ -73,9 +73,10 @@ impl ReferenceMatcher {
         let Some(before) = self.text.get(begin..found.start()) else { return false };
         let (lower, all) = (sentence.to_lowercase(), self.text[begin..].to_lowercase());
         let announces = |(at, end): &(usize, usize)| {
-            *end <= before.to_lowercase().len() && !IDLE.iter().any(|idle| phrase_at(&all, *at, idle).is_some())
+            *end <= before.to_lowercase().len()
+                && !IDLE.iter().copied().flatten().any(|idle| phrase_at(&all, *at, idle).is_some())
         };
-        ANNOUNCING.iter().any(|phrase| places(&lower, phrase).iter().any(announces))
+        ANNOUNCING.iter().copied().flatten().any(|phrase| places(&lower, phrase).iter().any(announces))
     }
 
     fn is_asked(&self, found: &Match<'_>) -> bool {
@@ -103,7 +104,7 @@ impl ReferenceMatcher {
         let [start, behind] = [found.start(), found.end()].map(|at| self.text[..at].to_lowercase().len());
         let goes_on = |at: usize| at - behind <= IDLE_GAP_BYTES_MAX && !lower[behind..at].contains(is_of_word);
         let is_near = |(at, _): &(usize, usize)| *at >= start && (*at < behind || goes_on(*at));
-        IDLE.iter().any(|idle| places(&lower, idle).iter().any(is_near))
+        IDLE.iter().copied().flatten().any(|idle| places(&lower, idle).iter().any(is_near))
     }
 
     fn sentence_before(&self, end: usize) -> &str {
@@ -151,7 +152,7 @@ fn is_conditional(lower: &str) -> bool {
         let mut places = places(lower, condition).into_iter();
         places.any(|(at, _)| !CIRCUMSTANCES.contains(condition) || !describes(at))
     };
-    CONDITIONS.iter().any(counts)
+    CONDITIONS.iter().copied().flatten().any(counts)
 }
 
 fn boundaries(text: &str) -> impl Iterator<Item = usize> {

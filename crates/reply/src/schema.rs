@@ -63,23 +63,19 @@ pub fn envelope() -> Value {
 /// What is sent as `response_format` to models with structured output. Not strict: arguments of a next action may be
 /// any object. Without `tool_calls`: such models are offered their tools natively.
 pub fn response_format() -> Json {
-    static FORMAT: LazyLock<Json> = LazyLock::new(loose_format);
+    static FORMAT: LazyLock<Json> = LazyLock::new(|| {
+        let mut schema = envelope();
+        if let Some(fields) = schema.as_object_mut() {
+            fields.remove("$schema");
+            fields.remove("title");
+        }
+        if let Some(properties) = schema["properties"].as_object_mut() {
+            properties.remove("tool_calls");
+        }
+        let named = json!({"name": SIGNAL_TOOL, "schema": schema, "strict": false});
+        Json::of(&json!({"type": "json_schema", "json_schema": named}))
+    });
     FORMAT.clone()
-}
-
-fn loose_format() -> Json {
-    let mut schema = envelope();
-    if let Some(fields) = schema.as_object_mut() {
-        fields.remove("$schema");
-        fields.remove("title");
-    }
-    if let Some(properties) = schema["properties"].as_object_mut() {
-        properties.remove("tool_calls");
-    }
-    Json::of(&json!({
-        "type": "json_schema",
-        "json_schema": {"name": SIGNAL_TOOL, "schema": schema, "strict": false}
-    }))
 }
 
 fn continuation() -> Value {

@@ -66,11 +66,7 @@ fn reply_message(reply: &AiFullReceived) -> Value {
 /// Cuts a text that is too long for an attribute.
 pub(crate) fn shorten(mut text: String) -> String {
     if text.len() > CONTENT_BYTES_MAX {
-        let mut end = CONTENT_BYTES_MAX;
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
+        text.truncate(text.floor_char_boundary(CONTENT_BYTES_MAX));
         text.push('…');
     }
     text

@@ -6,14 +6,14 @@ use contract::command::Verb;
 use contract::commit::Commit;
 use contract::event::{
     AiFullReceived, ContinuationProgress, Event, GateClosed, GateKind, GateOpened, InputKind, ModelCallFailed, Spent,
-    StopReason, ToolCallResult, TurnCompleted, UserProcessed,
+    StopReason, ToolCallResult, TurnCompleted,
 };
 use contract::ids::CallAttempt;
 use contract::settings::{AgentSettings, ModelSettings};
 use contract::subject::SessionKey;
 use contract::tool::Outcome;
 use contract::trace::TraceContext;
-use contract::{CallId, CommandId, ErrorCode, Timestamp};
+use contract::{CallId, ErrorCode, Timestamp};
 use telemetry::names::{attr, span as name};
 use telemetry::trace::{FinishedSpan, SpanKind, Value};
 
@@ -157,12 +157,14 @@ pub fn turn_spans(
         for event in &commit.events {
             match (&mut builder, event) {
                 (None, Event::UserProcessed(message)) => {
-                    waiting.insert(message.message_id.clone(), message.clone());
+                    waiting.insert(&message.message_id, message);
                 }
                 (None, Event::TurnStarted(started)) if started.turn == turn => {
                     let given: TraceContext = started.traceparent.as_deref()?.parse().ok()?;
                     let mut begun = Builder::new(key, turn, facts, given, now, with_content);
-                    begun.add_messages(&started.messages, &waiting);
+                    for message in started.messages.iter().filter_map(|id| waiting.get(id)) {
+                        begun.messages.add_user(message);
+                    }
                     builder = Some(begun);
                 }
                 (None, _) => {}
@@ -241,12 +243,6 @@ impl<'a> Builder<'a> {
             completed: None,
             error: None,
             spans: Vec::new(),
-        }
-    }
-
-    fn add_messages(&mut self, ids: &[CommandId], waiting: &BTreeMap<CommandId, UserProcessed>) {
-        for message in ids.iter().filter_map(|id| waiting.get(id)) {
-            self.messages.add_user(message);
         }
     }
 

@@ -3,30 +3,30 @@
 use std::collections::BTreeMap;
 
 use contract::limits::TOOL_SCHEMA_BYTES_MAX;
-use contract::tool::{ASK_USER, ApprovalPolicy, DELEGATE, EffectClass, ToolSpec, metadata};
+use contract::tool::{ASK_USER, DELEGATE, ToolSpec, metadata};
 use contract::{Json, TenantId, ToolName, subject};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// Bytes of a description or of instructions; a longer text is refused, since it would fill every prompt.
 pub const TEXT_BYTES_MAX: usize = 16 << 10;
 
 const ENDPOINTS_MAX: usize = 256;
 
+/// The words of an effect class, for errors.
+const EFFECTS: &str = "pure, idempotent, at_most_once or reconcilable";
+
 /// The used fields of an answer to `$SRV.INFO`. Some languages write `null` for absent ones.
 #[derive(Deserialize)]
 struct ServiceInfo {
-    #[serde(default)]
     version: Option<String>,
-    #[serde(default)]
     endpoints: Option<Vec<ServiceEndpoint>>,
 }
 
 #[derive(Deserialize)]
 struct ServiceEndpoint {
     subject: String,
-    #[serde(default)]
     queue_group: Option<String>,
-    #[serde(default)]
     metadata: Option<BTreeMap<String, String>>,
 }
 
@@ -91,8 +91,8 @@ fn parse_spec(name: ToolName, metadata: &BTreeMap<String, String>, version: &str
         name,
         description: text(metadata::DESCRIPTION)?.unwrap_or_default(),
         parameters: get(metadata::PARAMETERS).map_or_else(|| Ok(no_parameters()), parse_schema)?,
-        effect: get(metadata::EFFECT).map_or(Ok(EffectClass::default()), parse_effect)?,
-        approval: get(metadata::APPROVAL).map_or(Ok(ApprovalPolicy::default()), parse_approval)?,
+        effect: parse_word(metadata::EFFECT, EFFECTS, get(metadata::EFFECT))?,
+        approval: parse_word(metadata::APPROVAL, "never or always", get(metadata::APPROVAL))?,
         timeout_ms: get(metadata::TIMEOUT).map(parse_timeout_ms).transpose()?,
         max_output: get(metadata::MAX_OUTPUT).map(parse_bytes).transpose()?,
         instructions: text(metadata::INSTRUCTIONS)?,
@@ -117,25 +117,10 @@ fn parse_schema(text: &str) -> Result<Json, String> {
     }
 }
 
-fn parse_effect(word: &str) -> Result<EffectClass, String> {
-    match word {
-        "pure" => Ok(EffectClass::Pure),
-        "idempotent" => Ok(EffectClass::Idempotent),
-        "at_most_once" => Ok(EffectClass::AtMostOnce),
-        "reconcilable" => Ok(EffectClass::Reconcilable),
-        other => {
-            let words = "pure, idempotent, at_most_once or reconcilable";
-            Err(format!("{} is {words}, not {other:?}", metadata::EFFECT))
-        }
-    }
-}
-
-fn parse_approval(word: &str) -> Result<ApprovalPolicy, String> {
-    match word {
-        "never" => Ok(ApprovalPolicy::Never),
-        "always" => Ok(ApprovalPolicy::Always),
-        other => Err(format!("{} is never or always, not {other:?}", metadata::APPROVAL)),
-    }
+/// Parses one of the words that a key may have; without one it is the careful default.
+fn parse_word<T: DeserializeOwned + Default>(key: &str, words: &str, given: Option<&str>) -> Result<T, String> {
+    let Some(word) = given else { return Ok(T::default()) };
+    serde_json::from_value(word.into()).map_err(|_| format!("{key} is {words}, not {word:?}"))
 }
 
 fn parse_timeout_ms(text: &str) -> Result<u64, String> {
@@ -155,6 +140,8 @@ fn parse_bytes(text: &str) -> Result<usize, String> {
 
 #[cfg(test)]
 mod tests {
+    use contract::tool::{ApprovalPolicy, EffectClass};
+
     use super::*;
     use serde_json::{Value, json};
 

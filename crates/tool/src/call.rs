@@ -27,7 +27,7 @@ const PROGRESS_PER_TIMEOUT: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct Call {
     client: Client,
-    reply: Option<Subject>,
+    pub(crate) reply: Option<Subject>,
     headers: HeaderMap,
     payload: Bytes,
     clock: Arc<CallClock>,
@@ -35,7 +35,7 @@ pub struct Call {
 
 /// Deadline of a call, which progress extends.
 #[derive(Debug)]
-pub(crate) struct CallClock {
+struct CallClock {
     /// This replica, as `<service name>.<service id>`.
     instance: String,
     /// Granted again by each progress message.
@@ -64,21 +64,6 @@ impl ProgressBudget {
     }
 }
 
-impl CallClock {
-    /// Waits until the call's deadline has been over for this time.
-    pub(crate) async fn wait_until_overdue(&self, by: Duration) {
-        let mut deadline_changes = self.deadline.subscribe();
-        loop {
-            let deadline = *deadline_changes.borrow_and_update();
-            let left = deadline.map(|at| time_until(at).saturating_add(by));
-            tokio::select! {
-                () = tokio::time::sleep(left.unwrap_or(Duration::MAX)) => return,
-                _ = deadline_changes.changed() => {}
-            }
-        }
-    }
-}
-
 impl Call {
     pub(crate) fn new(client: Client, message: Message, instance: &str, timeout: Duration) -> Self {
         let headers = message.headers.unwrap_or_default();
@@ -90,8 +75,17 @@ impl Call {
         Self { client, reply: message.reply, headers, payload: message.payload, clock }
     }
 
-    pub(crate) fn clock(&self) -> Arc<CallClock> {
-        self.clock.clone()
+    /// Waits until the call's deadline has been over for this time.
+    pub(crate) async fn wait_until_overdue(&self, by: Duration) {
+        let mut deadline_changes = self.clock.deadline.subscribe();
+        loop {
+            let deadline = *deadline_changes.borrow_and_update();
+            let left = deadline.map(|at| time_until(at).saturating_add(by));
+            tokio::select! {
+                () = tokio::time::sleep(left.unwrap_or(Duration::MAX)) => return,
+                _ = deadline_changes.changed() => {}
+            }
+        }
     }
 
     /// Parses the arguments as a type of yours; the error tells the model what does not fit. An empty body counts as
@@ -155,39 +149,28 @@ impl Call {
     /// Best effort: it is sent and not awaited. After 500 messages one is sent in a quarter of the timeout, and others
     /// are dropped.
     pub async fn progress(&self, text: impl Into<String>) {
-        let Some(reply) = self.reply.clone() else { return };
-        if !self.clock.progress_budget.lock().unwrap_or_else(PoisonError::into_inner).try_take(self.clock.timeout) {
+        if self.reply.is_none()
+            || !self.clock.progress_budget.lock().unwrap_or_else(PoisonError::into_inner).try_take(self.clock.timeout)
+        {
             return;
         }
-        self.clock.deadline.send_if_modified(|deadline| match deadline {
-            Some(at) => {
-                let later = SystemTime::now() + self.clock.timeout;
-                *at = later.max(*at);
-                true
-            }
-            None => false,
+        self.clock.deadline.send_if_modified(|deadline| {
+            let later = SystemTime::now() + self.clock.timeout;
+            *deadline = deadline.map(|at| later.max(at));
+            deadline.is_some()
         });
-        let mut headers = HeaderMap::new();
-        headers.insert(header::PROGRESS, "1");
-        headers.insert(header::INSTANCE, self.clock.instance.as_str());
-        if let Err(error) = self.client.publish_with_headers(reply, headers, Bytes::from(text.into())).await {
-            tracing::debug!(%error, "progress was not sent");
-        }
+        self.report(Bytes::from(text.into())).await;
     }
 
-    /// Tells the executor which replica works on the call.
-    pub(crate) async fn send_receipt(&self) {
+    /// Tells the executor which replica works on the call, with a text for viewers; without one it is no progress.
+    pub(crate) async fn report(&self, text: Bytes) {
         let Some(reply) = self.reply.clone() else { return };
         let mut headers = HeaderMap::new();
         headers.insert(header::PROGRESS, "1");
         headers.insert(header::INSTANCE, self.clock.instance.as_str());
-        if let Err(error) = self.client.publish_with_headers(reply, headers, Bytes::new()).await {
-            tracing::debug!(%error, "the receipt was not sent");
+        if let Err(error) = self.client.publish_with_headers(reply, headers, text).await {
+            tracing::debug!(%error, "progress was not sent");
         }
-    }
-
-    pub(crate) fn reply_subject(&self) -> Option<Subject> {
-        self.reply.clone()
     }
 
     fn header_text(&self, name: &str) -> &str {

@@ -19,7 +19,7 @@ use crate::intake::Intake;
 use crate::running_calls::RunningCalls;
 use crate::services::Service;
 use crate::wire::{self, header};
-use crate::{Call, Reply, ServeError, Tool, ToolError};
+use crate::{Call, Effect, Reply, ServeError, Tool, ToolError};
 
 /// Name of the connection in the lists of nats-server.
 const CONNECTION_NAME: &str = "ailoop-tool";
@@ -97,14 +97,14 @@ impl Tools {
         check_name(&self.tenant, 32, |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))?;
         for tool in self.served {
             check_name(tool.name(), 64, |byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')?;
-            if tool.needs_probe() {
+            if tool.effect == Effect::Reconcilable && tool.probe.is_none() {
                 return Err(ServeError::NoProbe(tool.name().to_owned()));
             }
             let service = Service::new(&self.client, &tool, &self.tenant);
             let calls = wire::call_subject(&self.tenant, tool.name());
             let cancels = wire::cancel_subject(&self.tenant, tool.name());
             let mut probes = SelectAll::new();
-            if tool.has_probe() {
+            if tool.probe.is_some() {
                 let subject = wire::probe_subject(&self.tenant, tool.name());
                 probes.push(self.client.queue_subscribe(subject, wire::QUEUE.to_owned()).await?);
             }
@@ -263,7 +263,7 @@ impl Server {
         let (client, tool, permits) = (self.client.clone(), self.tool.clone(), self.permits.clone());
         tasks.spawn(async move {
             let began = Instant::now();
-            let reply = call.reply_subject();
+            let reply = call.reply.clone();
             let result = run_call(&tool, call, &permits, cancelled).await;
             drop(guard);
             let error = result.as_ref().err().map(|error| error.message().to_owned());
@@ -279,7 +279,7 @@ impl Server {
         let call = Call::new(self.client.clone(), message, &self.service.instance(), self.tool.timeout_or_default());
         let (client, tool, running) = (self.client.clone(), self.tool.clone(), self.running.is_running(call.id()));
         probe_tasks.spawn(async move {
-            let Some(reply) = call.reply_subject() else { return };
+            let Some(reply) = call.reply.clone() else { return };
             let found = if running {
                 Err(ToolError::unknown("it still works on the call"))
             } else {
@@ -350,8 +350,7 @@ async fn run_call(
     permits: &Semaphore,
     cancelled: oneshot::Receiver<()>,
 ) -> Result<Reply, ToolError> {
-    let clock = call.clock();
-    let receipt = call.clone();
+    let watched = call.clone();
     let has_begun = AtomicBool::new(false);
     let interrupted_error = |why: &str| match (has_begun.load(Ordering::Relaxed), tool.takes_effect()) {
         (true, true) => ToolError::unknown(why),
@@ -366,19 +365,19 @@ async fn run_call(
             ));
         }
         has_begun.store(true, Ordering::Relaxed);
-        let handled = AssertUnwindSafe(async { tool.call(call).await }).catch_unwind().await;
+        let handled = AssertUnwindSafe(async { (tool.handler)(call).await }).catch_unwind().await;
         handled.unwrap_or_else(|_| Err(interrupted_error("the tool failed badly (it panicked)")))
     };
     // A long call sends a receipt, so that the loss of this process is noticed. A receipt is no progress.
     let receipt = async {
         tokio::time::sleep(RECEIPT_AFTER).await;
-        receipt.send_receipt().await;
+        watched.report(Bytes::new()).await;
         std::future::pending().await
     };
     tokio::select! {
         result = work => result,
         _ = cancelled => Err(interrupted_error("cancelled")),
-        () = clock.wait_until_overdue(OVERDUE_AFTER) => Err(interrupted_error("the deadline has passed")),
+        () = watched.wait_until_overdue(OVERDUE_AFTER) => Err(interrupted_error("the deadline has passed")),
         never = receipt => never,
     }
 }

@@ -32,33 +32,14 @@ struct Stats {
     time: Duration,
 }
 
-#[derive(Clone, Copy)]
-enum ServiceVerb {
-    Ping,
-    Info,
-    Stats,
-}
-
-impl ServiceVerb {
-    const ALL: [Self; 3] = [Self::Ping, Self::Info, Self::Stats];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ping => "PING",
-            Self::Info => "INFO",
-            Self::Stats => "STATS",
-        }
-    }
-}
-
 impl Service {
     /// A service with the name of its tool, and the tool as its only endpoint.
     pub(crate) fn new(client: &Client, tool: &Tool, tenant: &str) -> Self {
         let id = client.new_inbox().rsplit('.').next().unwrap_or_default().to_owned();
         let endpoint = json!({"name": tool.name(), "subject": wire::call_subject(tenant, tool.name()), "queue_group": wire::QUEUE});
         Self {
-            identity: json!({"name": tool.name(), "id": id, "version": tool.version_text(), "metadata": {}}),
-            description: tool.description_text().to_owned(),
+            identity: json!({"name": tool.name(), "id": id, "version": tool.version, "metadata": {}}),
+            description: tool.description.clone(),
             endpoint,
             metadata: json!(tool.metadata()),
             started: OffsetDateTime::now_utc().format(&Rfc3339).unwrap_or_default(),
@@ -81,41 +62,40 @@ impl Service {
     /// Subscribes to the other seven subjects of the protocol.
     pub(crate) async fn subscribe(&self, client: &Client) -> Result<SelectAll<Subscriber>, SubscribeError> {
         let (name, instance) = (self.text("name"), self.instance());
+        let subjects = [
+            "$SRV.PING".to_owned(),
+            format!("$SRV.PING.{name}"),
+            "$SRV.INFO".to_owned(),
+            format!("$SRV.INFO.{instance}"),
+            "$SRV.STATS".to_owned(),
+            format!("$SRV.STATS.{name}"),
+            format!("$SRV.STATS.{instance}"),
+        ];
         let mut all = Vec::new();
-        for verb in ServiceVerb::ALL {
-            let verb_name = verb.as_str();
-            let (of_name, of_instance) = (format!("$SRV.{verb_name}.{name}"), format!("$SRV.{verb_name}.{instance}"));
-            let others = match verb {
-                ServiceVerb::Ping => vec![of_name],
-                ServiceVerb::Info => vec![of_instance],
-                ServiceVerb::Stats => vec![of_name, of_instance],
-            };
-            for subject in std::iter::once(format!("$SRV.{verb_name}")).chain(others) {
-                all.push(client.subscribe(subject).await?);
-            }
+        for subject in subjects {
+            all.push(client.subscribe(subject).await?);
         }
         Ok(select_all(all))
     }
 
     /// Builds the answer to a query of the protocol.
     pub(crate) fn build_answer(&self, query: &Message) -> Option<Bytes> {
-        let verb_name = query.subject.as_str().split('.').nth(1)?;
-        let verb = ServiceVerb::ALL.into_iter().find(|verb| verb.as_str() == verb_name)?;
         let mut reply = self.identity.clone();
-        match verb {
-            ServiceVerb::Ping => reply["type"] = json!("io.nats.micro.v1.ping_response"),
-            ServiceVerb::Info => {
+        match query.subject.as_str().split('.').nth(1)? {
+            "PING" => reply["type"] = json!("io.nats.micro.v1.ping_response"),
+            "INFO" => {
                 reply["type"] = json!("io.nats.micro.v1.info_response");
                 reply["description"] = json!(self.description);
                 let mut endpoint = self.endpoint.clone();
                 endpoint["metadata"] = self.metadata.clone();
                 reply["endpoints"] = json!([endpoint]);
             }
-            ServiceVerb::Stats => {
+            "STATS" => {
                 reply["type"] = json!("io.nats.micro.v1.stats_response");
                 reply["started"] = json!(self.started);
                 reply["endpoints"] = json!([self.stats.to_endpoint(self.endpoint.clone())]);
             }
+            _ => return None,
         }
         Some(Bytes::from(reply.to_string()))
     }

@@ -67,16 +67,16 @@ pub(crate) type Probe = Arc<dyn Fn(Call) -> BoxFuture<'static, Result<Option<Rep
 #[derive(Clone)]
 pub struct Tool {
     name: String,
-    description: String,
+    pub(crate) description: String,
     parameters: Value,
-    effect: Effect,
+    pub(crate) effect: Effect,
     approval: Approval,
     timeout: Option<Duration>,
     max_output: Option<usize>,
     instructions: Option<String>,
-    version: String,
-    handler: Handler,
-    probe: Option<Probe>,
+    pub(crate) version: String,
+    pub(crate) handler: Handler,
+    pub(crate) probe: Option<Probe>,
 }
 
 impl Tool {
@@ -190,32 +190,12 @@ impl Tool {
 
     /// Whether an interrupted call may have changed something.
     pub(crate) fn takes_effect(&self) -> bool {
-        match self.effect {
-            Effect::Pure => false,
-            Effect::Idempotent | Effect::AtMostOnce | Effect::Reconcilable => true,
-        }
+        self.effect != Effect::Pure
     }
 
     /// Returns the time of a call without progress.
     pub(crate) fn timeout_or_default(&self) -> Duration {
         self.timeout.unwrap_or(TIMEOUT_DEFAULT)
-    }
-
-    pub(crate) fn description_text(&self) -> &str {
-        &self.description
-    }
-
-    pub(crate) fn version_text(&self) -> &str {
-        &self.version
-    }
-
-    pub(crate) fn has_probe(&self) -> bool {
-        self.probe.is_some()
-    }
-
-    /// Whether it is reconcilable and lacks a probe.
-    pub(crate) fn needs_probe(&self) -> bool {
-        self.effect == Effect::Reconcilable && self.probe.is_none()
     }
 
     /// Asks the probe for the outcome of a lost call.
@@ -224,10 +204,6 @@ impl Tool {
             Some(probe) => probe(call).await,
             None => Err(ToolError::unknown("this tool cannot tell what became of a call")),
         }
-    }
-
-    pub(crate) fn call(&self, call: Call) -> BoxFuture<'static, Result<Reply, ToolError>> {
-        (self.handler)(call)
     }
 
     /// Builds the endpoint metadata by which the fleet finds the tool.

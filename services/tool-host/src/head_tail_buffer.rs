@@ -71,26 +71,23 @@ fn trim_partial_start(bytes: &[u8]) -> &[u8] {
 
 /// Returns the longest prefix that takes at most `room` bytes of JSON.
 pub(super) fn take_head(text: &str, room: usize) -> &str {
-    let mut left = room;
-    let fits = |(_, c): &(usize, char)| {
-        let after = left.checked_sub(escaped_len(c.encode_utf8(&mut [0; 4])));
-        left = after.unwrap_or(0);
-        after.is_none()
-    };
-    let end = text.char_indices().find(fits).map_or(text.len(), |(at, _)| at);
+    let end = text.char_indices().find(exceeds(room)).map_or(text.len(), |(at, _)| at);
     &text[..end]
 }
 
 /// Returns the longest suffix that takes at most `room` bytes of JSON.
 fn take_tail(text: &str, room: usize) -> &str {
-    let mut left = room;
-    let fits = |(_, c): &(usize, char)| {
-        let after = left.checked_sub(escaped_len(c.encode_utf8(&mut [0; 4])));
-        left = after.unwrap_or(0);
-        after.is_none()
-    };
-    let start = text.char_indices().rev().find(fits).map_or(0, |(at, c)| at + c.len_utf8());
+    let start = text.char_indices().rev().find(exceeds(room)).map_or(0, |(at, c)| at + c.len_utf8());
     &text[start..]
+}
+
+/// Tells whether a character and those that were given before it take more than `room` bytes of JSON.
+fn exceeds(room: usize) -> impl FnMut(&(usize, char)) -> bool {
+    let mut left = Some(room);
+    move |(_, c)| {
+        left = left.and_then(|left| left.checked_sub(escaped_len(c.encode_utf8(&mut [0; 4]))));
+        left.is_none()
+    }
 }
 
 #[cfg(test)]

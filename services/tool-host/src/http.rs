@@ -6,7 +6,7 @@ use std::time::Duration;
 use reqwest::{ClientBuilder, redirect};
 
 /// Timeout for opening a connection.
-pub(super) const CONNECT_MAX: Duration = Duration::from_secs(10);
+const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Value of the header `User-Agent`.
 pub(super) const USER_AGENT: &str = concat!("ailoop/", env!("CARGO_PKG_VERSION"));
 

@@ -143,13 +143,11 @@ impl ToolHost {
             return Err(mistake);
         }
         let mcp = mcp::McpServers::start(&config.mcp, &config.tenant, nats, &Checker::default()).await?;
-        let names = mcp.names().map(|tool| (config.tenant.clone(), tool)).collect();
-        let clients = mcp.clients().collect();
         let mut host = Self {
             servings: Vec::new(),
+            names: mcp.names.iter().map(|tool| (config.tenant.clone(), tool.clone())).collect(),
+            clients: mcp.clients.clone(),
             mcp,
-            names,
-            clients,
             stores: Vec::new(),
             tasks: Tasks::new(),
             watch: None,
@@ -235,7 +233,7 @@ impl ToolHost {
 
     /// Ready while every kind of tools is connected. Its warnings name MCP servers that are not served.
     pub fn readiness(&self) -> Readiness {
-        Readiness::all([self.readiness.clone(), self.mcp.status()])
+        Readiness::all([self.readiness.clone(), self.mcp.status.clone()])
     }
 
     /// Takes no more calls and finishes those that run, up to `timeout`.
@@ -245,7 +243,7 @@ impl ToolHost {
         }
         self.readiness.set(false);
         let servings = join_all(self.servings.into_iter().map(|serving| serving.stop(timeout)));
-        join(servings, self.mcp.stop(timeout)).await;
+        join(servings, self.mcp.tasks.end(timeout)).await;
         self.tasks.end(timeout).await;
         for store in self.stores {
             store.close().await;

@@ -13,6 +13,8 @@ struct Japanese {
     acts: Vec<&'static str>,
     tries: Vec<&'static str>,
     stays: Vec<&'static str>,
+    runs: Vec<&'static str>,
+    tells: Vec<&'static str>,
     done: Vec<&'static str>,
 }
 
@@ -24,6 +26,8 @@ static JAPANESE: LazyLock<Japanese> = LazyLock::new(|| {
         acts: section("acts"),
         tries: section("tries"),
         stays: section("stays"),
+        runs: section("runs"),
+        tells: section("tells"),
         done: section("done"),
     }
 });
@@ -82,35 +86,20 @@ fn japanese(sentence: &Sentence, text: &str) -> Stance {
         return Stance::Neutral;
     }
     let text = text.trim_end_matches(['ね', 'よ']);
-    // "I sum up the results", and then they come.
-    if [
-        "まとめます",
-        "説明します",
-        "紹介します",
-        "報告します",
-        "示します",
-        "提案します",
-        "案内します",
-        "お答えします",
-        "回答します",
-    ]
-    .iter()
-    .any(|word| text.ends_with(word))
-    {
+    let has = |list: &[&str]| list.iter().any(|word| text.contains(word));
+    let ends = |list: &[&str]| list.iter().any(|word| text.ends_with(word));
+    if ends(&ja.tells) {
         return Stance::Reports;
     }
     if sentence.end == End::Colon && text.starts_with("次") {
         return Stance::Announces;
     }
-    let has = |list: &[&str]| list.iter().any(|word| text.contains(word));
-    let ends = |list: &[&str]| list.iter().any(|word| text.ends_with(word));
     if text.contains("お待ちください") {
         return Stance::Announces;
     }
     // A condition: "if you send it".
-    let depends =
-        ["ければ", "たら", "であれば", "次第", "際は", "場合は", "なら"].iter().any(|word| text.contains(word))
-            && ["ご", "お", "いただ", "くだ", "必要", "よければ", "よろし"].iter().any(|word| text.contains(word));
+    let depends = has(&["ければ", "たら", "であれば", "次第", "際は", "場合は", "なら"])
+        && has(&["ご", "お", "いただ", "くだ", "必要", "よければ", "よろし"]);
     if sentence.end == End::Question || depends || has(&ja.asks) {
         return Stance::Asks;
     }
@@ -136,7 +125,7 @@ fn japanese(sentence: &Sentence, text: &str) -> Stance {
     let names =
         ["次は", "次、", "続いて", "では", "それでは", "次に", "あとは"].iter().any(|word| text.starts_with(word))
             && (!ends(&["ます", "です", "ません", "い"]) || ends(&["予定です"]));
-    let works = ends(&ja.acts) && (!ends(&ja.stays) || ends(RUNNING));
+    let works = ends(&ja.acts) && (!ends(&ja.stays) || ends(&ja.runs));
     let acts = last.replace("ちがう", "").contains('が')
         && !["ところ", "ないか", "あるか", "のか", "かを", "かどうか"].iter().any(|own| last.contains(own));
     let alone = !acts && !others(text);
@@ -151,25 +140,6 @@ fn japanese(sentence: &Sentence, text: &str) -> Stance {
     }
     if has(&ja.done) { Stance::Done } else { Stance::Neutral }
 }
-
-/// What ends like a state and is work that runs.
-const RUNNING: &[&str] = &[
-    "取りかかります",
-    "取り掛かります",
-    "検索しています",
-    "ところです",
-    "実行しています",
-    "確認しています",
-    "処理しています",
-    "修正しています",
-    "調べています",
-    "続行中です",
-    "作業中です",
-    "実行中です",
-    "処理中です",
-    "検索中です",
-    "確認中です",
-];
 
 /// Whether a sentence says what happens whenever something else does: a verb before its particle.
 fn is_general_rule(text: &str) -> bool {

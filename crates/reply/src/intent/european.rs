@@ -120,46 +120,20 @@ fn waits_a_moment(words: &Words<'_>) -> bool {
     })
 }
 
-/// Nouns of work, and verbs without a subject, with which short lines about what happens now begin.
-const FRAGMENTS: &[&str] = &[
-    "lecture",
-    "recherche",
-    "analyse",
-    "v\u{e9}rification",
-    "chargement",
-    "ouverture",
-    "comparaison",
-    "calcul",
-    "g\u{e9}n\u{e9}ration",
-    "t\u{e9}l\u{e9}chargement",
-    "extraction",
-    "correction",
-    "cr\u{e9}ation",
-    "b\u{fa}squeda",
-    "lectura",
-    "an\u{e1}lisis",
-    "verificaci\u{f3}n",
-    "descarga",
-    "carga",
-    "comparaci\u{f3}n",
-    "c\u{e1}lculo",
-    "generaci\u{f3}n",
-    "suche",
-    "lade",
-    "pr\u{fc}fe",
-    "lese",
-    "analysiere",
-    "vergleiche",
-    "erstelle",
-    "\u{f6}ffne",
-    "starte",
-    "schreibe",
+/// Nouns of work, and verbs without a subject, with which short lines about what happens now begin; by language.
+const FRAGMENTS: &[&[&str]] = &[
+    &["lecture", "recherche", "analyse", "v\u{e9}rification", "chargement", "ouverture", "comparaison", "calcul"],
+    &["g\u{e9}n\u{e9}ration", "t\u{e9}l\u{e9}chargement", "extraction", "correction", "cr\u{e9}ation"],
+    &["b\u{fa}squeda", "lectura", "an\u{e1}lisis", "verificaci\u{f3}n", "descarga", "carga"],
+    &["comparaci\u{f3}n", "c\u{e1}lculo", "generaci\u{f3}n"],
+    &["suche", "lade", "pr\u{fc}fe", "lese", "analysiere"],
+    &["vergleiche", "erstelle", "\u{f6}ffne", "starte", "schreibe"],
 ];
 
 /// "Lecture des capteurs\u{2026}", "Primero, localizar la cita."
 fn begins_work(sentence: &Sentence, words: &Words<'_>) -> bool {
     let all = &words.all;
-    let short = sentence.end == End::Dots && all.len() <= 10 && FRAGMENTS.contains(&all[0]);
+    let short = sentence.end == End::Dots && all.len() <= 10 && FRAGMENTS.iter().any(|begins| begins.contains(&all[0]));
     let is_infinitive = |word: &&str| word.len() > 4 && ["ar", "er", "ir", "re"].iter().any(|end| word.ends_with(end));
     let first = matches!(all[0], "primero" | "d'abord") && all.get(1).is_some_and(is_infinitive);
     // "Mal die Zeilen herausfiltern."
@@ -243,32 +217,9 @@ fn begins_with_verb(language: u32, words: &Words<'_>) -> bool {
         }
         SPANISH => {
             let is_other = |word: &str| {
-                matches!(
-                    word,
-                    "todo"
-                        | "como"
-                        | "cuando"
-                        | "dado"
-                        | "sobre"
-                        | "tanto"
-                        | "solo"
-                        | "bueno"
-                        | "siendo"
-                        | "entiendo"
-                        | "lamento"
-                        | "espero"
-                        | "recomiendo"
-                        | "propongo"
-                        | "sugiero"
-                        | "prefiero"
-                        | "veo"
-                        | "resultado"
-                        | "tengo"
-                        | "pero"
-                        | "luego"
-                        | "listo"
-                        | "adjunto"
-                )
+                let verb = ["entiendo", "lamento", "espero", "recomiendo", "propongo", "sugiero", "prefiero", "tengo"];
+                let other = ["cuando", "tanto", "bueno", "siendo", "luego", "listo", "adjunto"];
+                verb.contains(&word) || other.contains(&word)
             };
             let acts = first.ends_with('o')
                 && first.len() > 4
@@ -296,20 +247,8 @@ fn acts_now_in_spanish(words: &Words<'_>) -> bool {
     let acts = |word: &str| {
         (word.len() > 4 || matches!(word, "hago" | "leo"))
             && word.ends_with('o')
-            && !matches!(
-                word,
-                "justo"
-                    | "mismo"
-                    | "nuevo"
-                    | "como"
-                    | "todo"
-                    | "segundo"
-                    | "tercero"
-                    | "archivo"
-                    | "cuando"
-                    | "momento"
-                    | "primero"
-            )
+            && !["justo", "mismo", "nuevo", "segundo", "tercero", "archivo", "cuando", "momento", "primero"]
+                .contains(&word)
     };
     // "Ahora yo hago el gr\u{e1}fico."
     let is_first_person =
@@ -331,27 +270,10 @@ fn is_state(language: u32, words: &Words<'_>) -> bool {
         }
         FRENCH => words.all[0] == "maintenant" && has(&["est", "sont", "a", "ont", "fonctionne", "fonctionnent"]),
         SPANISH => {
-            words.all[0] == "ahora"
-                && has(&[
-                    "est\u{E1}",
-                    "est\u{E1}n",
-                    "es",
-                    "son",
-                    "funciona",
-                    "funcionan",
-                    "tiene",
-                    "tienen",
-                    "aparece",
-                    "aparecen",
-                    "muestra",
-                    "queda",
-                    "quedan",
-                    "usa",
-                    "devuelve",
-                    "hay",
-                    "puede",
-                    "pueden",
-                ])
+            let is_so =
+                has(&["est\u{E1}", "est\u{E1}n", "es", "son", "hay", "tiene", "tienen", "queda", "quedan", "usa"]);
+            let acts = ["funciona", "funcionan", "aparece", "aparecen", "muestra", "devuelve", "puede", "pueden"];
+            words.all[0] == "ahora" && (is_so || has(&acts))
         }
         _ => false,
     }

@@ -2,60 +2,23 @@
 
 use super::script::is_cjk;
 
-/// Lines with which a letter begins, and with which it ends: what stands between is not said to the reader.
-const SALUTATIONS: &[&str] = &[
-    "dear ",
-    "hi ",
-    "hello ",
-    "sehr geehrte",
-    "liebe ",
-    "lieber ",
-    "hallo ",
-    "guten tag",
-    "bonjour",
-    "cher ",
-    "chère ",
-    "madame",
-    "monsieur",
-    "estimad",
-    "querid",
-    "hola ",
-    "buenos días",
-    "subject:",
-    "betreff:",
-    "objet :",
-    "asunto:",
-    "件名",
-    "主题：",
-    "尊敬的",
+/// Lines that begin a letter, and lines that end it, by language: what stands between is not said to the reader.
+const SALUTATIONS: &[&[&str]] = &[
+    &["dear ", "hi ", "hello "],
+    &["sehr geehrte", "liebe ", "lieber ", "hallo ", "guten tag"],
+    &["bonjour", "cher ", "chère ", "madame", "monsieur"],
+    &["estimad", "querid", "hola ", "buenos días"],
+    &["尊敬的"],
 ];
-const CLOSINGS: &[&str] = &[
-    "best regards",
-    "kind regards",
-    "sincerely",
-    "yours",
-    "best,",
-    "thanks,",
-    "mit freundlichen",
-    "viele grüße",
-    "beste grüße",
-    "liebe grüße",
-    "cordialement",
-    "bien à vous",
-    "bien cordialement",
-    "saludos",
-    "un saludo",
-    "atentamente",
-    "敬具",
-    "此致",
-    "よろしくお願い",
-    "何とぞ",
-    "祝好",
-    "cheers,",
-    "regards,",
-    "warm regards",
-    "un cordial saludo",
+const CLOSINGS: &[&[&str]] = &[
+    &["best regards", "kind regards", "warm regards", "regards,", "sincerely", "yours", "best,", "thanks,", "cheers,"],
+    &["mit freundlichen", "viele grüße", "beste grüße", "liebe grüße"],
+    &["cordialement", "bien à vous", "bien cordialement"],
+    &["saludos", "un saludo", "un cordial saludo", "atentamente"],
+    &["敬具", "よろしくお願い", "何とぞ", "此致", "祝好"],
 ];
+/// What stands before the subject of a letter.
+const HEADINGS: &[&str] = &["subject:", "betreff:", "objet :", "asunto:", "件名", "主题："];
 
 /// The lines of dialogues, poems and quotations of several lines: nobody says them to the reader.
 pub(super) fn staged(text: &str) -> Vec<usize> {
@@ -112,63 +75,25 @@ fn quoted_lines(lines: &[&str]) -> Vec<usize> {
     quoted
 }
 
-/// How a text for somebody else is handed over, and what it is.
-const HERE: &[&str] = &[
-    "here is ",
-    "here's ",
-    "here are ",
-    "voici ",
-    "hier ist ",
-    "hier sind ",
-    "aqu\u{ED} tiene",
-    "aqu\u{ED} est\u{E1} ",
-    "aqu\u{ED} va ",
-    "\u{4EE5}\u{4E0B}\u{662F}",
-    "\u{8FD9}\u{662F}",
+/// How a text for somebody else is handed over, and what it is; by language.
+const HERE: &[&[&str]] = &[
+    &["here is ", "here's ", "here are "],
+    &["voici "],
+    &["hier ist ", "hier sind "],
+    &["aqu\u{ED} tiene", "aqu\u{ED} est\u{E1} ", "aqu\u{ED} va "],
+    &["\u{4EE5}\u{4E0B}\u{662F}", "\u{8FD9}\u{662F}"],
 ];
-const TALES: &[&str] = &[
-    "poem",
-    "joke",
-    "haiku",
-    "limerick",
-    "story",
-    "song",
-    "stanza",
-    "lyrics",
-    "ballad",
-    "po\u{E8}me",
-    "gedicht",
-    "poema",
-    "\u{8BD7}",
-    "\u{6545}\u{4E8B}",
+const TALES: &[&[&str]] = &[
+    &["poem", "joke", "haiku", "limerick", "story", "song", "stanza", "lyrics", "ballad"],
+    &["po\u{E8}me", "gedicht", "poema", "\u{8BD7}", "\u{6545}\u{4E8B}"],
 ];
-const LETTERS: &[&str] = &[
-    "letter",
-    "speech",
-    "toast",
-    "email",
-    "e-mail",
-    "draft",
-    "scene",
-    "dialogue",
-    "monologue",
-    "lettre",
-    "discours",
-    "brouillon",
-    "histoire",
-    "brief",
-    "rede",
-    "entwurf",
-    "geschichte",
-    "carta",
-    "discurso",
-    "borrador",
-    "historia",
-    "\u{4FE1}",
-    "\u{6587}\u{6848}",
-    "\u{8349}\u{7A3F}",
-    "\u{6848}\u{3067}\u{3059}",
-    "\u{4E0B}\u{66F8}\u{304D}\u{3067}\u{3059}",
+const LETTERS: &[&[&str]] = &[
+    &["letter", "speech", "toast", "email", "e-mail", "draft", "scene", "dialogue", "monologue"],
+    &["lettre", "discours", "brouillon", "histoire"],
+    &["brief", "rede", "entwurf", "geschichte"],
+    &["carta", "discurso", "borrador", "historia"],
+    &["\u{4FE1}", "\u{6587}\u{6848}", "\u{8349}\u{7A3F}"],
+    &["\u{6848}\u{3067}\u{3059}", "\u{4E0B}\u{66F8}\u{304D}\u{3067}\u{3059}"],
 ];
 
 /// Where the sentence ends that hands over a poem or a letter, and whether it is the whole line: then the text comes
@@ -181,7 +106,7 @@ pub(super) fn introduces_draft(line: &str) -> Option<(usize, bool)> {
         return None;
     }
     let lower = line.to_ascii_lowercase();
-    let begin = HERE.iter().find_map(|here| {
+    let begin = HERE.iter().copied().flatten().find_map(|here| {
         let at = lower.find(here)?;
         (at == 0 || lower[..at].trim_end().ends_with(['.', '!', '?', ','])).then_some(at)
     });
@@ -189,7 +114,7 @@ pub(super) fn introduces_draft(line: &str) -> Option<(usize, bool)> {
     let stop = lower[begin..].find([':', '.', '!', '\u{3002}', '\u{FF1A}']).map_or(lower.len(), |at| begin + at);
     let end = lower.ceil_char_boundary((stop + 1).min(lower.len()));
     let named = &lower[begin..stop];
-    let holds = |words: &[&str]| words.iter().any(|word| names(named, word));
+    let holds = |words: &[&[&str]]| words.iter().copied().flatten().any(|word| names(named, word));
     let is_whole = lower[end..].trim().is_empty();
     let below =
         is_whole && (is_japanese || lower[stop..].starts_with([':', '\u{FF1A}'])) && (holds(TALES) || holds(LETTERS));
@@ -201,10 +126,8 @@ fn may_hand_over(line: &str) -> bool {
     let is_here = |text: &str| {
         let text = text.trim_start().as_bytes();
         let first = text.first().copied().unwrap_or_default();
-        matches!(first, b'h' | b'H' | b'v' | b'V' | b'a' | b'A' | 0x80..)
-            && HERE
-                .iter()
-                .any(|here| text.get(..here.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(here.as_bytes())))
+        let begins = |here: &&str| text.get(..here.len()).is_some_and(|it| it.eq_ignore_ascii_case(here.as_bytes()));
+        matches!(first, b'h' | b'H' | b'v' | b'V' | b'a' | b'A' | 0x80..) && HERE.iter().copied().flatten().any(begins)
     };
     is_here(line) || line.match_indices(['.', '!', '?', ',']).any(|(at, _)| is_here(&line[at + 1..]))
 }
@@ -261,10 +184,9 @@ fn is_verse(lines: &[&str]) -> bool {
 /// Whether a line is the salutation of a letter: short, and with a comma or nothing at its end.
 pub(super) fn begins_letter(line: &str) -> bool {
     let line = line.trim().trim_matches('*');
-    let is_heading =
-        ["subject:", "betreff:", "objet :", "asunto:", "件名", "主题："].iter().any(|head| begins_with(line, head));
-    let salutes =
-        SALUTATIONS.iter().any(|word| begins_with(line, word)) || line.ends_with('様') && line.chars().count() < 12;
+    let is_heading = HEADINGS.iter().any(|head| begins_with(line, head));
+    let salutes = SALUTATIONS.iter().copied().flatten().any(|word| begins_with(line, word))
+        || line.ends_with('様') && line.chars().count() < 12;
     is_heading
         || salutes
             && line.len() <= 80
@@ -273,7 +195,7 @@ pub(super) fn begins_letter(line: &str) -> bool {
 }
 
 pub(super) fn ends_letter(line: &str) -> bool {
-    CLOSINGS.iter().any(|word| begins_with(line.trim(), word))
+    CLOSINGS.iter().copied().flatten().any(|word| begins_with(line.trim(), word))
 }
 
 /// Whether a text begins with a word in lower case.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::script::is_cjk;
-use crate::prose::plain;
+use crate::prose::{byte_set, closing, plain};
 
 /// Stands for a span of code or a quotation: a noun that says nothing.
 pub(super) const SPAN: char = '\u{1}';
@@ -174,14 +174,8 @@ impl Sentences {
 
 /// Bytes that end or begin something, or belong to a character of more bytes.
 static SIGNS: [bool; 256] = {
-    let mut table = [false; 256];
-    let signs = b".!?;:*_~`\"";
-    let mut at = 0;
-    while at < signs.len() {
-        table[signs[at] as usize] = true;
-        at += 1;
-    }
-    at = 0x80;
+    let mut table = byte_set(b".!?;:*_~`\"");
+    let mut at = 0x80;
     while at < 256 {
         table[at] = true;
         at += 1;
@@ -220,14 +214,11 @@ fn without_box(item: &str) -> &str {
 /// How long a span of code or a quotation is that begins here.
 fn span(rest: &str, c: char) -> Option<usize> {
     let close: &[char] = match c {
-        '`' => &['`'],
-        '"' => &['"'],
-        '\u{201C}' => &['\u{201D}'],
-        '\u{201E}' => &['\u{201C}', '\u{201D}'],
-        '\u{AB}' => &['\u{BB}'],
+        // It may be an apostrophe.
+        '\u{2018}' => return None,
         '\u{300C}' => &['\u{300D}'],
         '\u{300E}' => &['\u{300F}'],
-        _ => return None,
+        _ => closing(c)?,
     };
     let inner = &rest[c.len_utf8()..];
     let at = inner.find(close)?;

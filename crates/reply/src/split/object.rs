@@ -21,15 +21,12 @@ impl Splitter {
             && self.spoken_from == self.shown + out.len();
         let envelope = (self.form == SignalForm::Envelope && !self.has_text && !is_quoted).then(Envelope::default);
         let is_tagged = self.at_line && !is_quoted && raw.starts_with('<') && raw[..from].contains("_call");
-        let mut held = HeldObject { raw: raw[..from].to_owned(), from, is_quoted, is_first, is_tagged, envelope };
-        let object = raw[from..].to_owned();
-        held.raw.push_str(&object);
+        let mut held = HeldObject { raw: raw.to_owned(), from, is_quoted, is_first, is_tagged, envelope };
         if let Some(envelope) = &mut held.envelope {
-            object.chars().for_each(|c| envelope.push(c, out));
+            raw[from..].chars().for_each(|c| envelope.push(c, out));
         }
-        let is_closed = object.ends_with('}');
         self.state = State::Object(Box::new(held));
-        if is_closed {
+        if raw.ends_with('}') {
             self.try_close(out);
         }
     }
@@ -167,8 +164,7 @@ impl Splitter {
 
     pub(super) fn omit(&mut self, held: &HeldObject) {
         let lead = &held.raw[..held.from];
-        let fenced = lead.contains("```") || lead.contains("~~~");
-        self.hides_fence |= fenced;
+        self.hides_fence |= lead.contains("```") || lead.contains("~~~");
         let tag = lead.contains('<').then(String::new);
         self.had_object = true;
         self.start_paragraph();

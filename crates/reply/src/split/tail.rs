@@ -60,22 +60,16 @@ impl Splitter {
 
     pub(super) fn push_thought(&mut self, mut close: String, c: char) {
         close.push(c);
-        let closes =
-            |tag: &str| ["</think>", "</thinking>", "</thought>", "</thoughts>", "</reasoning>"].contains(&tag);
-        let may_close = |tag: &str| {
-            ["</think>", "</thinking>", "</thought>", "</thoughts>", "</reasoning>"]
-                .iter()
-                .any(|end| end.starts_with(tag))
-        };
+        let ends: &[&str] = &["</think>", "</thinking>", "</thought>", "</thoughts>", "</reasoning>"];
         let lower = close.to_ascii_lowercase();
-        if closes(&lower) {
+        if ends.contains(&lower.as_str()) {
             self.start_paragraph();
             if self.has_text {
                 self.spoken_from = usize::MAX;
             }
             return;
         }
-        if !may_close(&lower) {
+        if !ends.iter().any(|end| end.starts_with(&lower)) {
             let kept = if c == '<' { close.len() - 1 } else { close.len() };
             self.thought.push_str(&close[..kept]);
             close.drain(..kept);

@@ -4,6 +4,7 @@ use contract::model::SignalForm;
 
 use super::{REREAD_BYTES_MAX, Splitter, State};
 use crate::lead::LeadPosition;
+use crate::prose::byte_set;
 
 /// What stands between texts with a signal between them.
 const PARAGRAPH_BREAK: &str = "\n\n";
@@ -152,13 +153,4 @@ fn may_be_key(text: &[u8]) -> bool {
 }
 
 /// Bytes that may begin a lead within a line, and line ends, after which any may.
-static BEGINS: [bool; 256] = {
-    let mut table = [false; 256];
-    let bytes = b"{`<cC\"'*_\n";
-    let mut at = 0;
-    while at < bytes.len() {
-        table[bytes[at] as usize] = true;
-        at += 1;
-    }
-    table
-};
+static BEGINS: [bool; 256] = byte_set(b"{`<cC\"'*_\n");

@@ -38,6 +38,11 @@ impl Allowlist {
         Ok(Self { rules, path: config.path.clone() })
     }
 
+    /// The names of the permitted programs, one for each rule.
+    pub(super) fn programs(&self) -> Vec<&str> {
+        self.rules.iter().map(|rule| rule.program.as_str()).collect()
+    }
+
     /// Finds the file of the program, if the command is permitted.
     pub(super) fn resolve(&self, command: &[String]) -> Result<PathBuf, ToolError> {
         let Some((program, arguments)) = command.split_first() else {
@@ -53,8 +58,7 @@ impl Allowlist {
         }
         let mut rules = self.rules.iter().filter(|rule| rule.program == *program).peekable();
         if rules.peek().is_none() {
-            let names: Vec<&str> = self.rules.iter().map(|rule| rule.program.as_str()).collect();
-            let names = names.join(", ");
+            let names = self.programs().join(", ");
             return Err(ToolError::new(format!(
                 "{program:?} may not be run. These programs may, by name alone: {names}"
             )));

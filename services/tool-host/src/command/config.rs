@@ -35,11 +35,9 @@ pub struct CommandConfig {
     #[serde(default)]
     pub env_from: Vec<String>,
     /// User that runs the commands; required where this process is root.
-    #[serde(default)]
     pub user: Option<CommandUser>,
     /// Whether each command has a PID namespace, so that the kernel ends all that it started at once. Default: where
     /// this process is root and the system permits it.
-    #[serde(default)]
     pub pid_namespace: Option<bool>,
     /// Whether a person is asked before each command.
     #[serde(default)]
@@ -69,7 +67,6 @@ pub struct CommandConfig {
     #[serde(default = "file_default")]
     pub file_bytes_max: u64,
     /// The NATS user of this tool, where users have permissions.
-    #[serde(default)]
     pub login: Option<Login>,
 }
 
@@ -104,16 +101,6 @@ pub struct AllowedArguments {
     pub program: String,
     /// Regular expressions: each argument must be matched by one of them, as a whole.
     pub args: Vec<String>,
-}
-
-#[cfg(target_os = "linux")]
-impl AllowedProgram {
-    pub(super) fn program(&self) -> &str {
-        match self {
-            Self::AnyArguments(program) => program,
-            Self::MatchingArguments(allowed) => &allowed.program,
-        }
-    }
 }
 
 fn path_default() -> Vec<PathBuf> {

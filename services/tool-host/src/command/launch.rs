@@ -12,7 +12,6 @@ use tokio::process::{Child, Command};
 
 use super::config::{CommandConfig, CommandUser, setting};
 use super::namespace::{NamespaceHolder, Namespaces, SHELL, child_pid};
-use super::process_tree::{CommandRoot, MARK_VARIABLE};
 use super::procfs;
 use crate::connect::CONCURRENCY;
 use crate::error::HostError;
@@ -22,6 +21,8 @@ use crate::error::HostError;
 const WAIT_SCRIPT: &str = r#"read -r go && exec "$@""#;
 /// Directories with the programs of util-linux.
 const TOOL_DIRECTORIES: [&str; 2] = ["/usr/bin", "/bin"];
+/// Environment variable that names the command of a process.
+pub(super) const MARK_VARIABLE: &str = "AILOOP_COMMAND";
 /// The line for which the script waits.
 pub(super) const START_LINE: &[u8] = b"\n";
 /// Niceness of a command above ours: this process must still be able to watch it on a busy machine.
@@ -37,16 +38,6 @@ pub(super) struct SpawnedCommand {
     pub(super) holder: Option<NamespaceHolder>,
     /// PID of the process from which all others of the command descend.
     pub(super) root: i32,
-}
-
-impl CommandRoot for SpawnedCommand {
-    fn root_pid(&self) -> i32 {
-        self.root
-    }
-
-    fn holder_pid(&self) -> Option<i32> {
-        self.holder.as_ref().and_then(|holder| holder.pid().ok())
-    }
 }
 
 /// Starts programs as the configuration says.

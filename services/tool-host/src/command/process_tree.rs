@@ -15,10 +15,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, kill_process_group, waitpid};
 
+use super::launch::{MARK_VARIABLE, SpawnedCommand};
 use super::procfs::{self, Process};
 
-/// Environment variable that names the command of a process.
-pub(super) const MARK_VARIABLE: &str = "AILOOP_COMMAND";
 /// Rounds of listing and killing in which new processes are still found. A killed process starts no other one, so few
 /// are needed.
 const KILL_ROUNDS_MAX: usize = 100;
@@ -56,14 +55,6 @@ impl TreeState {
     fn is_namespace_helper(&self, process: &Process) -> bool {
         self.holder.is_some_and(|holder| [holder, self.root].contains(&process.pid) || process.parent == holder)
     }
-}
-
-/// The processes that were started for a command.
-pub(super) trait CommandRoot {
-    /// PID of the process from which all processes of the command descend.
-    fn root_pid(&self) -> i32;
-    /// PID of the process that holds the PID namespace of the command.
-    fn holder_pid(&self) -> Option<i32>;
 }
 
 /// The processes by command, and those that escaped from a command that is not known.
@@ -107,13 +98,13 @@ impl ProcessTree {
 
     /// Starts a command and the tracking of its processes. No other command is killed meanwhile: it would take the new
     /// processes, which belong to no command yet, for its own.
-    pub(super) fn start<T: CommandRoot>(
+    pub(super) fn start(
         mark: String,
-        start: impl FnOnce(&str) -> io::Result<T>,
-    ) -> io::Result<(Self, T)> {
+        start: impl FnOnce(&str) -> io::Result<SpawnedCommand>,
+    ) -> io::Result<(Self, SpawnedCommand)> {
         let mut trees = lock();
         let started = start(&mark)?;
-        let (root, holder) = (started.root_pid(), started.holder_pid());
+        let (root, holder) = (started.root, started.holder.as_ref().and_then(|holder| holder.pid().ok()));
         trees.last += 1;
         let id = trees.last;
         let all = procfs::list_descendants(own_pid()).unwrap_or_default();

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::allowlist::Allowlist;
-use super::config::{AllowedProgram, CommandConfig, OUTPUT_BYTES_MAX, TIMEOUT_MAX, setting};
+use super::config::{CommandConfig, OUTPUT_BYTES_MAX, TIMEOUT_MAX, setting};
 use super::launch::Launcher;
 use super::process_tree::{ProcessTree, ResourceCap};
 use super::run::{CommandJob, CommandLimits, DRAIN_MAX, END_MAX, run};
@@ -36,13 +36,10 @@ pub struct CommandArguments {
     /// The program and its arguments.
     pub command: Vec<String>,
     /// Where it runs, below the working directory.
-    #[serde(default)]
     pub cwd: Option<String>,
     /// Standard input of the program.
-    #[serde(default)]
     pub stdin: Option<String>,
     /// Timeout of the command in seconds.
-    #[serde(default)]
     pub timeout: Option<u64>,
 }
 
@@ -136,7 +133,7 @@ impl Inner {
 }
 
 pub(super) fn tool(config: &CommandConfig, commands: Commands) -> Tool {
-    let mut programs: Vec<&str> = config.allow.iter().map(AllowedProgram::program).collect();
+    let mut programs = commands.0.allow.programs();
     programs.dedup();
     let about = format!(
         "Runs a program and gives its exit code and output; no shell reads the command. Long output keeps its beginning and \

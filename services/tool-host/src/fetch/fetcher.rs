@@ -50,7 +50,6 @@ pub struct FetchArguments {
     #[serde(default)]
     pub offset: usize,
     /// Greatest number of characters to return.
-    #[serde(default)]
     pub max_chars: Option<usize>,
 }
 
@@ -59,6 +58,7 @@ pub struct Fetcher {
     policy: Arc<FetchPolicy>,
     client: Client,
     max_bytes: usize,
+    /// Timeout of one fetch, with redirects and body.
     timeout: Duration,
 }
 
@@ -80,11 +80,6 @@ impl Fetcher {
             .map_err(|error| bad("user_agent", http::root_cause(&error)))?;
         let timeout = Duration::from_secs(config.timeout);
         Ok(Self { policy, client, max_bytes: config.max_bytes, timeout })
-    }
-
-    /// Timeout of one fetch, with redirects and body.
-    pub(super) fn timeout(&self) -> Duration {
-        self.timeout
     }
 
     /// Fetches a page; errors are for the model.

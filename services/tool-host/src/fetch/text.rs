@@ -56,15 +56,10 @@ pub(super) fn classify(content_type: &str) -> ContentKind {
 /// incomplete.
 pub(super) fn decode(bytes: &[u8], content_type: &str, kind: ContentKind, is_truncated: bool) -> Option<String> {
     match kind {
-        ContentKind::Html => Some(
-            parse_charset(content_type)
-                .or_else(|| find_meta_charset(bytes))
-                .unwrap_or_else(|| guess_charset(bytes, is_truncated))
-                .decode(bytes)
-                .0,
-        ),
-        ContentKind::Text => {
-            Some(parse_charset(content_type).unwrap_or_else(|| guess_charset(bytes, is_truncated)).decode(bytes).0)
+        ContentKind::Html | ContentKind::Text => {
+            let in_page = || (kind == ContentKind::Html).then(|| find_meta_charset(bytes)).flatten();
+            let named = parse_charset(content_type).or_else(in_page);
+            Some(named.unwrap_or_else(|| guess_charset(bytes, is_truncated)).decode(bytes).0)
         }
         ContentKind::Unknown if bytes.contains(&0) => None,
         ContentKind::Unknown => parse_utf8(bytes, is_truncated).map(Into::into),

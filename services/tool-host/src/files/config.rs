@@ -16,9 +16,7 @@ pub struct FilesConfig {
     pub root: PathBuf,
     /// The directory that files are written to, made where it is missing; without one nothing is written. What was
     /// written is read in place of the project's file of the same path; nothing else in there is read.
-    #[serde(default)]
     pub out: Option<PathBuf>,
     /// The NATS user of these tools, where users have permissions.
-    #[serde(default)]
     pub login: Option<Login>,
 }

@@ -19,9 +19,7 @@ const FILES_DEFAULT: usize = 500;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListArguments {
-    #[serde(default)]
     path: Option<String>,
-    #[serde(default)]
     max: Option<usize>,
 }
 

@@ -18,9 +18,7 @@ const FILE_BYTES_MAX: u64 = 32 << 20;
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadArguments {
     path: String,
-    #[serde(default)]
     offset: Option<usize>,
-    #[serde(default)]
     limit: Option<usize>,
 }
 

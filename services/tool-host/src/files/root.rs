@@ -28,9 +28,7 @@ impl RootDirectory {
         let name = path.file_name().map_or_else(|| "/".to_owned(), |name| name.to_string_lossy().into_owned());
         Ok(Self { dir, path, name })
     }
-}
 
-impl RootDirectory {
     /// Resolves links, and refuses those that lead out; the second value says whether it is a directory.
     pub(super) fn resolve(&self, path: &Path) -> io::Result<(PathBuf, bool)> {
         let real = self.dir.canonicalize(path)?;

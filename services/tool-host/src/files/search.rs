@@ -1,7 +1,5 @@
 //! `search_text`: finds lines that match a regular expression.
 
-use std::io::Read;
-use std::path::Path;
 use std::time::Instant;
 
 use ailoop_tool::ToolError;
@@ -9,7 +7,7 @@ use regex::{Regex, RegexBuilder};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::root::{access_error, to_text};
+use super::root::access_error;
 use super::walk::{self, WorkspaceFile};
 use super::workspace::Workspace;
 use crate::truncate::take_fitting;
@@ -19,7 +17,7 @@ const MATCHES_DEFAULT: usize = 100;
 /// Greatest number of matches in a result.
 const MATCHES_MAX: usize = 1_000;
 /// Bytes of the largest file that is searched; larger ones are rarely written by people.
-const FILE_BYTES_MAX: u64 = 2 << 20;
+const FILE_BYTES_MAX: usize = 2 << 20;
 /// Bytes of a pattern.
 const PATTERN_BYTES_MAX: usize = 4 << 10;
 /// Bytes of a compiled pattern.
@@ -31,9 +29,7 @@ const LINE_BYTES_MAX: usize = 300;
 #[serde(deny_unknown_fields)]
 pub(super) struct SearchArguments {
     pattern: String,
-    #[serde(default)]
     path: Option<String>,
-    #[serde(default)]
     max: Option<usize>,
 }
 
@@ -55,7 +51,8 @@ pub(super) fn search(workspace: &Workspace, arguments: &SearchArguments) -> Resu
             is_incomplete = true;
             break;
         }
-        let Some(text) = read_text(workspace, file) else { continue };
+        // One that is too large, not text, gone, or must not be read, is left out.
+        let Ok(Some(text)) = workspace.read_text_of(file, FILE_BYTES_MAX) else { continue };
         let before = total;
         for (index, line) in text.lines().enumerate().filter(|(_, line)| pattern.is_match(line)) {
             total += 1;
@@ -82,15 +79,4 @@ fn compile(pattern: &str) -> Result<Regex, ToolError> {
     }
     let regex = RegexBuilder::new(pattern).size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX).build();
     regex.map_err(|error| ToolError::new(format!("the pattern cannot be used: {error}")))
-}
-
-/// Reads the text of a file; `None` where it is too large, not text, gone, or must not be read.
-fn read_text(workspace: &Workspace, file: &WorkspaceFile) -> Option<String> {
-    let opened = workspace.open_file(Path::new(&file.path), file.is_written).ok()??;
-    if opened.metadata().ok()?.len() > FILE_BYTES_MAX {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    opened.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    to_text(bytes)
 }

@@ -169,10 +169,7 @@ impl Workspace {
     /// Finds an entry of the project that conflicts with a file of this path.
     pub(super) fn find_conflict(&self, path: &Path) -> Option<String> {
         let exists = |path: &Path, is_dir: bool| {
-            self.project
-                .dir
-                .metadata(path)
-                .is_ok_and(|metadata| if is_dir { metadata.is_dir() } else { !metadata.is_dir() })
+            self.project.dir.metadata(path).is_ok_and(|metadata| metadata.is_dir() == is_dir)
         };
         if exists(path, true) {
             return Some(format!("{:?} is a directory of the project: choose another name", walk::display_path(path)));

@@ -27,8 +27,6 @@ use address::CHECK_MAIL;
 
 /// Timeout of one call of a mail tool.
 const TIMEOUT: Duration = Duration::from_secs(30);
-const SEND_MAIL: &str = "send_mail";
-const REPLY_MAIL: &str = "reply_mail";
 
 /// Settings of the mail tools.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -53,30 +51,10 @@ pub(super) async fn serve_clients(bus: Bus, tenant: TenantId, mail_service: Mail
 
 /// Builds `send_mail`, `check_mail` and `reply_mail`.
 pub(super) fn tools(mail_service: &MailService) -> Vec<Tool> {
-    vec![send_mail(mail_service), check_mail(mail_service), reply_mail(mail_service)]
-}
-
-/// Builds a tool that calls the mail service for the agent of the calling session.
-fn tool<T, F, Fut>(name: &str, effect: Effect, mail_service: &MailService, work: F) -> Tool
-where
-    T: Serialize,
-    F: Fn(MailService, MailCaller, Call) -> Fut + Copy + Send + Sync + 'static,
-    Fut: Future<Output = Result<T, ToolError>> + Send + 'static,
-{
-    let mail_service = mail_service.clone();
-    Tool::new(name).effect(effect).timeout(TIMEOUT).handler(move |call: Call| {
-        let mail_service = mail_service.clone();
-        async move {
-            let caller = MailCaller::new(call.agent(), call.id())?;
-            Ok(Reply::from(json!(work(mail_service, caller, call).await?)))
-        }
+    let send = tool("send_mail", mail_service, async |service: MailService, caller: MailCaller, call: Call| {
+        Ok(service.send(&caller, &call.arguments()?).await?)
     })
-}
-
-fn send_mail(mail_service: &MailService) -> Tool {
-    tool(SEND_MAIL, Effect::Idempotent, mail_service, async |mail_service: MailService, caller: MailCaller, call: Call| {
-        Ok(mail_service.send(&caller, &call.arguments()?).await?)
-    })
+    .effect(Effect::Idempotent)
     .description(
         "Sends a mail to another agent, or to people. It is read when they work next: nobody is woken by it, and an \
          answer comes as a mail too.",
@@ -86,29 +64,20 @@ fn send_mail(mail_service: &MailService) -> Tool {
         "subject": {"type": "string", "minLength": 1, "description": "What it is about, in one line."},
         "text": {"type": "string", "minLength": 1, "description":
             "All that the other agent needs: what you want, why, and where the material is."},
-    }, "required": ["to", "subject", "text"]}))
-}
-
-fn check_mail(mail_service: &MailService) -> Tool {
-    tool(CHECK_MAIL, Effect::Pure, mail_service, async |mail_service: MailService, caller: MailCaller, _call: Call| {
-        Ok(mail_service.check(&caller).await?)
+    }, "required": ["to", "subject", "text"]}));
+    let check = tool(CHECK_MAIL, mail_service, async |service: MailService, caller: MailCaller, _call: Call| {
+        Ok(service.check(&caller).await?)
     })
+    .effect(Effect::Pure)
     .description(
         "Lists the mails to you that you have not answered or closed yet, oldest first; `more` says how many are not \
          shown. Looking changes nothing.",
     )
-    .parameters(json!({"type": "object", "additionalProperties": false, "properties": {}}))
-}
-
-fn reply_mail(mail_service: &MailService) -> Tool {
-    tool(
-        REPLY_MAIL,
-        Effect::Idempotent,
-        mail_service,
-        async |mail_service: MailService, caller: MailCaller, call: Call| {
-            Ok(mail_service.reply(&caller, &call.arguments()?).await?)
-        },
-    )
+    .parameters(json!({"type": "object", "additionalProperties": false, "properties": {}}));
+    let reply = tool("reply_mail", mail_service, async |service: MailService, caller: MailCaller, call: Call| {
+        Ok(service.reply(&caller, &call.arguments()?).await?)
+    })
+    .effect(Effect::Idempotent)
     .description(
         "Answers a mail to you and closes it, so that it is not listed again. An empty text closes it without an \
          answer.",
@@ -116,5 +85,23 @@ fn reply_mail(mail_service: &MailService) -> Tool {
     .parameters(json!({"type": "object", "additionalProperties": false, "properties": {
         "id": {"type": "string", "minLength": 1, "description": "The mail's id, as check_mail lists it."},
         "text": {"type": "string", "description": "The answer; empty where none is needed."},
-    }, "required": ["id", "text"]}))
+    }, "required": ["id", "text"]}));
+    vec![send, check, reply]
+}
+
+/// Builds a tool that calls the mail service for the agent of the calling session.
+fn tool<T, F, Fut>(name: &str, mail_service: &MailService, work: F) -> Tool
+where
+    T: Serialize,
+    F: Fn(MailService, MailCaller, Call) -> Fut + Copy + Send + Sync + 'static,
+    Fut: Future<Output = Result<T, ToolError>> + Send + 'static,
+{
+    let mail_service = mail_service.clone();
+    Tool::new(name).timeout(TIMEOUT).handler(move |call: Call| {
+        let mail_service = mail_service.clone();
+        async move {
+            let caller = MailCaller::new(call.agent(), call.id())?;
+            Ok(Reply::from(json!(work(mail_service, caller, call).await?)))
+        }
+    })
 }

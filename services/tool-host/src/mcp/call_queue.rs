@@ -63,17 +63,10 @@ pub(super) struct QueuedCall {
 /// A request to a server.
 #[derive(Clone)]
 pub(super) enum RequestKind {
-    /// A call of the tool of this name, with the schema of its structured result.
-    Tool(String, Option<ResultSchema>),
+    /// A call of the tool of this name, with the schema of its structured result, and the threads that check it.
+    Tool(String, Option<(Schema, Checker)>),
     /// The read of a resource.
     Resource,
-}
-
-/// The schema of a structured result, and the threads that check it.
-#[derive(Clone)]
-pub(super) struct ResultSchema {
-    pub(super) schema: Schema,
-    pub(super) checker: Checker,
 }
 
 /// What the end of a call shows about the connection.
@@ -145,10 +138,10 @@ fn build_meta(call: &Call) -> RequestMetaObject {
 }
 
 /// Checks a structured result against its schema; returns the text of the error.
-async fn find_mismatch(result: &ServerResult, schema: Option<ResultSchema>) -> Option<String> {
+async fn find_mismatch(result: &ServerResult, schema: Option<(Schema, Checker)>) -> Option<String> {
     let ServerResult::CallToolResult(result) = result else { return None };
     let structured = result.structured_content.clone().filter(|_| result.is_error != Some(true))?;
-    let ResultSchema { schema, checker } = schema?;
+    let (schema, checker) = schema?;
     let refusal = checker.check_result(schema, structured).await.err()?;
     if refusal.code != ErrorCode::InvalidArguments {
         tracing::debug!(reason = refusal.text, "a structured result is not checked");
@@ -175,7 +168,7 @@ impl QueuedCall {
         if self.answer.is_closed() {
             return ConnectionSignal::Ignored;
         }
-        let arguments = std::mem::take(&mut self.arguments);
+        let (effect, arguments) = (self.effect, std::mem::take(&mut self.arguments));
         let (request, result_schema) = match std::mem::replace(&mut self.kind, RequestKind::Resource) {
             RequestKind::Tool(tool, result_schema) => {
                 let mut params = CallToolRequestParams::new(tool);
@@ -210,7 +203,6 @@ impl QueuedCall {
                 }
                 () = &mut late => {
                     let _server_gone = handle.cancel(Some("it takes too long".to_owned())).await.is_err();
-                    let effect = self.effect;
                     self.reply(Err(timeout_error(&server, effect, rules.call_timeout())));
                     return ConnectionSignal::Ignored;
                 }
@@ -218,7 +210,6 @@ impl QueuedCall {
         };
         match outcome {
             Ok(result) => {
-                let effect = self.effect;
                 let answer = match find_mismatch(&result, result_schema).await {
                     Some(mismatch) => Err(unknown_outcome_error(effect, &mismatch)),
                     None => result::to_reply(result, effect, rules.output_bytes_max()),
@@ -233,7 +224,6 @@ impl QueuedCall {
                 } else {
                     ConnectionSignal::Alive
                 };
-                let effect = self.effect;
                 self.reply(Err(failure.into_tool_error(&server, effect)));
                 signal
             }

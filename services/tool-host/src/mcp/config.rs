@@ -14,9 +14,6 @@ use serde::Deserialize;
 
 use super::super::connect::Login;
 
-/// Default of the setting `concurrency`.
-const CONCURRENCY_DEFAULT: usize = 8;
-
 /// One MCP server whose tools are served.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "McpFields")]
@@ -31,17 +28,14 @@ pub struct McpConfig {
 impl McpConfig {
     /// Whether this process starts the server.
     pub(crate) fn is_process(&self) -> bool {
-        match self.transport {
-            Transport::Stdio(_) => true,
-            Transport::Http(_) => false,
-        }
+        matches!(self.transport, Transport::Stdio(_))
     }
 
     /// Checks what depends on the machine: whether the variables for headers are set.
     pub(super) fn check_environment(&self) -> Result<(), String> {
         match &self.transport {
             Transport::Stdio(_) => Ok(()),
-            Transport::Http(address) => address.headers().map(|_| ()),
+            Transport::Http(address) => address.headers().map(drop),
         }
     }
 }
@@ -126,13 +120,11 @@ impl ToolRules {
 #[schemars(rename = "mcp_server")]
 struct McpFields {
     /// The program that is the server, started and ended with the tool-host; looked up in its `PATH`.
-    #[serde(default)]
     command: Option<String>,
     /// Arguments of the program.
     #[serde(default)]
     args: Vec<String>,
     /// The directory that it runs in; the tool-host's own when absent.
-    #[serde(default)]
     cwd: Option<PathBuf>,
     /// Environment of the program, in addition to PATH, HOME and LANG of the tool-host.
     #[serde(default)]
@@ -141,7 +133,6 @@ struct McpFields {
     #[serde(default)]
     env_from: Vec<String>,
     /// Where a server listens.
-    #[serde(default)]
     url: Option<String>,
     /// Headers of every request to it.
     #[serde(default)]
@@ -150,7 +141,6 @@ struct McpFields {
     #[serde(default)]
     headers_from: BTreeMap<String, String>,
     /// The only tools that are served, by the server's names; all when absent.
-    #[serde(default)]
     allow: Option<Vec<String>>,
     /// Tools that are not served.
     #[serde(default)]
@@ -165,16 +155,13 @@ struct McpFields {
     #[serde(default)]
     approval: BTreeMap<String, ApprovalSetting>,
     /// Seconds that one call may take.
-    #[serde(default)]
     timeout: Option<u64>,
     /// Bytes of a result that the model reads.
-    #[serde(default)]
     max_output: Option<usize>,
     /// Calls that the server works on at the same time.
     #[serde(default = "concurrency_default")]
     concurrency: usize,
     /// The NATS user of its tools, where users have permissions.
-    #[serde(default)]
     login: Option<Login>,
 }
 
@@ -197,8 +184,8 @@ enum ApprovalSetting {
     Always,
 }
 
-const fn concurrency_default() -> usize {
-    CONCURRENCY_DEFAULT
+fn concurrency_default() -> usize {
+    8
 }
 
 impl JsonSchema for McpConfig {

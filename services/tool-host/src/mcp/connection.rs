@@ -323,10 +323,8 @@ impl Connection {
     }
 
     async fn describe_end(&mut self) -> String {
-        match timeout(STATUS_WITHIN, wait_for_exit(self.process.as_mut())).await {
-            Ok(why) => why,
-            Err(_) => "its connection ended".to_owned(),
-        }
+        let exited = timeout(STATUS_WITHIN, wait_for_exit(self.process.as_mut())).await;
+        exited.unwrap_or_else(|_| "its connection ended".to_owned())
     }
 
     /// Closes the connection, and stops the process of the server. Running calls get an answer. Returns the last lines

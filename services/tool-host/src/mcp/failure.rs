@@ -47,18 +47,12 @@ impl CallFailure {
 
     /// Whether the connection may be broken: two such failures in a row close it.
     pub(super) fn is_transport_failure(&self) -> bool {
-        match self {
-            Self::Refused(_) | Self::Failed(_) => false,
-            Self::NotSent(_) | Self::Lost(_) | Self::TimedOut(_) => true,
-        }
+        matches!(self, Self::NotSent(_) | Self::Lost(_) | Self::TimedOut(_))
     }
 
     /// Whether the server may only be busy.
     pub(super) fn is_timeout(&self) -> bool {
-        match self {
-            Self::TimedOut(_) => true,
-            Self::Refused(_) | Self::Failed(_) | Self::NotSent(_) | Self::Lost(_) => false,
-        }
+        matches!(self, Self::TimedOut(_))
     }
 
     /// Converts the failure to what the model reads. A call that may have taken effect is not reported as failed.
@@ -128,10 +122,7 @@ fn root_cause(error: &(dyn Error + 'static)) -> String {
     if let Some(refusal) = error_chain(error).find_map(describe_login_refusal) {
         return refusal.to_owned();
     }
-    match error_chain(error).last() {
-        Some(last) => first_line(&last.to_string()),
-        None => String::new(),
-    }
+    error_chain(error).last().map(|last| first_line(&last.to_string())).unwrap_or_default()
 }
 
 /// Says what to do where HTTP refused the login of this side, or that there is none.

@@ -48,13 +48,14 @@ const FIRST_CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// The MCP servers of this process.
 pub(super) struct McpServers {
-    tasks: Tasks,
+    /// Their end takes no more calls, finishes the running ones, and stops the servers.
+    pub(super) tasks: Tasks,
     /// The tools that are served from the start.
-    names: BTreeSet<ToolName>,
-    /// One connection for each server.
-    clients: Vec<Client>,
+    pub(super) names: BTreeSet<ToolName>,
+    /// One connection to NATS for each server.
+    pub(super) clients: Vec<Client>,
     /// One part for each server, always ready: its warning says why the server is not served.
-    status: Readiness,
+    pub(super) status: Readiness,
 }
 
 impl McpServers {
@@ -95,25 +96,5 @@ impl McpServers {
             }
         }
         Ok(Self { tasks, names, clients, status: Readiness::all(statuses) })
-    }
-
-    /// The connections to NATS.
-    pub(super) fn clients(&self) -> impl Iterator<Item = Client> + '_ {
-        self.clients.iter().cloned()
-    }
-
-    /// Ready always; its warnings say which servers are not served, and why.
-    pub(super) fn status(&self) -> Readiness {
-        self.status.clone()
-    }
-
-    /// The tools that are served from the start.
-    pub(super) fn names(&self) -> impl Iterator<Item = ToolName> + '_ {
-        self.names.iter().cloned()
-    }
-
-    /// Takes no more calls, finishes the running ones, and stops the servers, within `timeout`.
-    pub(super) async fn stop(self, timeout: Duration) {
-        self.tasks.end(timeout).await;
     }
 }

@@ -75,19 +75,6 @@ impl StreamableHttpClient for ObservedClient {
         Ok(self.observer.observe_response(response))
     }
 
-    async fn post_message_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session: Option<Arc<str>>,
-        auth: Option<String>,
-        headers: Headers,
-        max: usize,
-    ) -> Result<StreamableHttpPostResponse, ClientError> {
-        let post = self.client.post_message_with_max_sse_event_size(uri, message, session, auth, headers, max);
-        Ok(self.observer.observe_response(post.await?))
-    }
-
     async fn post_message_with_response_limits(
         &self,
         uri: Arc<str>,

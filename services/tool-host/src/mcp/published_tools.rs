@@ -10,7 +10,7 @@ use futures::future::join_all;
 use service::tasks::Tasks;
 use tokio::time::sleep;
 
-use super::call_queue::{ConnectionHandle, RequestKind, ResultSchema};
+use super::call_queue::{ConnectionHandle, RequestKind};
 use super::registration::ToolRegistration;
 use tool_schema::{Checker, Schema};
 
@@ -46,7 +46,7 @@ impl PublishedTools {
         };
         let compiled = tokio::task::spawn_blocking(move || Schema::compile(&Json::of(&output))).await;
         let schema = match compiled.unwrap_or_else(|error| Err(error.to_string())) {
-            Ok(schema) => Some(ResultSchema { schema, checker: self.checker.clone() }),
+            Ok(schema) => Some((schema, self.checker.clone())),
             Err(reason) => {
                 tracing::warn!(
                     tool = name,

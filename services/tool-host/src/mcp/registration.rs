@@ -10,7 +10,7 @@ use rmcp::model::ToolAnnotations;
 use serde_json::Value;
 
 use super::config::ToolRules;
-use super::server_name::ServerName;
+use super::server_name::{ServerName, is_name_char};
 use tool_schema::TEXT_BYTES_MAX;
 
 /// Tools of one server that are served; the others are left out, with a warning.
@@ -74,7 +74,7 @@ pub(super) fn select_tools(
         |name: &String| rules.allow.as_ref().is_none_or(|allow| allow.contains(name)) && !rules.deny.contains(name);
     listed.retain(|tool| wanted(&tool.name));
     // Tools whose names need no change get theirs first.
-    listed.sort_by_cached_key(|tool| (!tool.name.bytes().all(is_name_byte), tool.name.clone()));
+    listed.sort_by_cached_key(|tool| (!tool.name.chars().all(is_name_char), tool.name.clone()));
     let mut previous: Option<String> = None;
     for tool in listed {
         if previous.as_ref() == Some(&tool.name) {
@@ -103,10 +103,6 @@ pub(super) fn select_tools(
         }
     }
     registrations
-}
-
-fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
 /// Refuses what the catalogue would refuse; the warning has the server's name of the tool.

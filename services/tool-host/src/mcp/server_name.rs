@@ -23,19 +23,13 @@ const HASH_DIGITS: usize = 8;
 pub struct ServerName(String);
 
 impl ServerName {
-    /// Returns the name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// Returns the name of a tool of this server in the fleet; `is_taken` knows the names of the others. `None` where
     /// no name is free.
     ///
     /// Every tool-host computes the same name from the two names. Where characters were replaced and another tool has
     /// that name, and where it would be too long, it ends with a hash of the server's name for the tool.
     pub(super) fn tool_name(&self, tool: &str, is_taken: impl Fn(&str) -> bool) -> Option<String> {
-        let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
-        let plain: String = format!("mcp__{}__", self.0).chars().chain(tool.chars().map(fits)).collect();
+        let plain = format!("mcp__{}__{}", self.0, tool.replace(|c: char| !is_name_char(c), "_"));
         if plain.len() <= TOOL_NAME_MAX && !is_taken(&plain) {
             return Some(plain);
         }
@@ -46,12 +40,16 @@ impl ServerName {
     }
 }
 
+/// Whether names of servers and tools may have a character.
+pub(super) fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
 impl TryFrom<String> for ServerName {
     type Error = String;
 
     fn try_from(name: String) -> Result<Self, String> {
-        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        let good = (1..=SERVER_NAME_MAX).contains(&name.len()) && name.chars().all(fits);
+        let good = (1..=SERVER_NAME_MAX).contains(&name.len()) && name.chars().all(is_name_char);
         if good && !name.contains("__") && !name.starts_with('_') && !name.ends_with('_') {
             return Ok(Self(name));
         }

@@ -1,7 +1,7 @@
 //! The process of an MCP server: it is started with an environment of its own, and killed with all its descendants.
 
 use std::collections::VecDeque;
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use configuration::env;
@@ -34,15 +34,13 @@ pub(super) struct ServerProcess {
     _reading: DropGuard,
 }
 
-/// Our ends of its standard input and output.
-pub(super) struct Pipes {
-    pub(super) stdin: ChildStdin,
-    pub(super) stdout: ChildStdout,
-}
-
 impl ServerProcess {
-    /// Starts a server in a process group of its own.
-    pub(super) fn start(server: &ServerName, program: &ServerProgram, tasks: &Tasks) -> std::io::Result<(Self, Pipes)> {
+    /// Starts a server in a process group of its own; returns our ends of its standard input and output, too.
+    pub(super) fn start(
+        server: &ServerName,
+        program: &ServerProgram,
+        tasks: &Tasks,
+    ) -> std::io::Result<(Self, ChildStdin, ChildStdout)> {
         let mut command = Command::new(&program.command);
         command.args(&program.args).env_clear().process_group(0).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -62,13 +60,13 @@ impl ServerProcess {
         let (sender, stderr_tail) = oneshot::channel();
         let reading = tasks.token().child_token();
         tasks.spawn("mcp stderr", log_stderr(server.clone(), stderr, reading.clone(), sender));
-        Ok((Self { process, group, stderr_tail, _reading: reading.drop_guard() }, Pipes { stdin, stdout }))
+        Ok((Self { process, group, stderr_tail, _reading: reading.drop_guard() }, stdin, stdout))
     }
 
     /// Waits until the server ends; returns how.
     pub(super) async fn wait(&mut self) -> String {
         match self.process.wait().await {
-            Ok(status) => describe_exit(status),
+            Ok(status) => format!("its process ended: {status}"),
             Err(error) => format!("its process cannot be waited for: {error}"),
         }
     }
@@ -103,10 +101,6 @@ impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.send(Signal::KILL);
     }
-}
-
-fn describe_exit(status: ExitStatus) -> String {
-    format!("its process ended: {status}")
 }
 
 /// Logs stderr line by line to its end, and sends the last lines.

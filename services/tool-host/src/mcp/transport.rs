@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use reqwest::redirect;
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -11,18 +10,17 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use service::tasks::Tasks;
 use tokio::time::timeout;
 
-use super::config::{ServerAddress, ServerProgram, Transport};
+use super::config::{ServerAddress, Transport};
 use super::failure;
 use super::notifications::NotificationHandler;
 use super::observed_client::{ObservedClient, StreamObserver};
 use super::oversize::{MESSAGE_BYTES_MAX, OversizeFilter};
 use super::server_name::ServerName;
 use super::server_process::ServerProcess;
+use crate::http;
 
 /// Time of a server to complete the handshake: some download their program first.
 const START_MAX: Duration = Duration::from_mins(1);
-/// Timeout for a TCP connection.
-const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// The client of the library.
 pub(super) type ClientService = RunningService<RoleClient, NotificationHandler>;
@@ -44,34 +42,29 @@ pub(super) async fn open(
     legacy: bool,
     observer: &StreamObserver,
 ) -> Result<(ClientService, Option<ServerProcess>), OpenError> {
+    let not_made = |reason| OpenError { reason, stderr: Vec::new() };
+    let mode = if legacy {
+        ClientLifecycleMode::Initialize
+    } else {
+        ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::LATEST], legacy_version: None }
+    };
     match transport {
-        Transport::Stdio(program) => stdio(program, listener, server, tasks, legacy, observer).await,
-        Transport::Http(address) => {
-            let connection =
-                http_transport(address, observer).map_err(|reason| OpenError { reason, stderr: Vec::new() })?;
-            let service = initialize(listener.clone().serve_with_lifecycle(connection, lifecycle_mode(legacy))).await;
-            service.map(|service| (service, None)).map_err(|reason| OpenError { reason, stderr: Vec::new() })
+        Transport::Stdio(program) => {
+            let started = ServerProcess::start(server, program, tasks);
+            let (process, stdin, stdout) =
+                started.map_err(|error| not_made(format!("{:?} cannot be started: {error}", program.command)))?;
+            let output = OversizeFilter::new(stdout, MESSAGE_BYTES_MAX, observer.clone());
+            let connection = AsyncRwTransport::new_client(output, stdin).with_max_line_length(MESSAGE_BYTES_MAX);
+            match initialize(listener.clone().serve_with_lifecycle(connection, mode)).await {
+                Ok(service) => Ok((service, Some(process))),
+                Err(reason) => Err(OpenError { reason, stderr: process.stop().await }),
+            }
         }
-    }
-}
-
-async fn stdio(
-    program: &ServerProgram,
-    listener: &NotificationHandler,
-    server: &ServerName,
-    tasks: &Tasks,
-    legacy: bool,
-    observer: &StreamObserver,
-) -> Result<(ClientService, Option<ServerProcess>), OpenError> {
-    let (process, pipes) = ServerProcess::start(server, program, tasks).map_err(|error| OpenError {
-        reason: format!("{:?} cannot be started: {error}", program.command),
-        stderr: Vec::new(),
-    })?;
-    let output = OversizeFilter::new(pipes.stdout, MESSAGE_BYTES_MAX, observer.clone());
-    let transport = AsyncRwTransport::new_client(output, pipes.stdin).with_max_line_length(MESSAGE_BYTES_MAX);
-    match initialize(listener.clone().serve_with_lifecycle(transport, lifecycle_mode(legacy))).await {
-        Ok(service) => Ok((service, Some(process))),
-        Err(reason) => Err(OpenError { reason, stderr: process.stop().await }),
+        Transport::Http(address) => {
+            let connection = http_transport(address, observer).map_err(not_made)?;
+            let service = initialize(listener.clone().serve_with_lifecycle(connection, mode)).await;
+            service.map(|service| (service, None)).map_err(not_made)
+        }
     }
 }
 
@@ -84,13 +77,7 @@ async fn initialize(
     }
 }
 
-fn lifecycle_mode(legacy: bool) -> ClientLifecycleMode {
-    if legacy {
-        return ClientLifecycleMode::Initialize;
-    }
-    ClientLifecycleMode::Auto { preferred_versions: vec![ProtocolVersion::LATEST], legacy_version: None }
-}
-
+/// Connects only where the operator said: a redirect would receive headers with keys.
 fn http_transport(
     address: &ServerAddress,
     observer: &StreamObserver,
@@ -99,23 +86,8 @@ fn http_transport(
         StreamableHttpClientTransportConfig::with_uri(address.url.as_str()).custom_headers(address.headers()?);
     config.max_sse_event_size = MESSAGE_BYTES_MAX;
     config.max_json_response_size = MESSAGE_BYTES_MAX;
-    let client = http_client().map_err(|error| format!("no HTTP client: {error}"))?;
+    let built = http::client_builder().user_agent(http::USER_AGENT).build();
+    let client = built.map_err(|error| format!("no HTTP client: {error}"))?;
     let client = ObservedClient { client, observer: observer.clone() };
     Ok(StreamableHttpClientTransport::with_client(client, config))
-}
-
-/// Builds a client that connects only where the operator said: it uses no proxy of the environment and follows no
-/// redirect, which would receive headers with keys. It reuses no idle connection: if the server closes one at that
-/// moment, it is unknown whether the call arrived.
-fn http_client() -> Result<reqwest::Client, reqwest::Error> {
-    // It fails where the process has a provider already, which is fine.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder()
-        .no_proxy()
-        .redirect(redirect::Policy::none())
-        .connect_timeout(CONNECT_MAX)
-        .pool_max_idle_per_host(0)
-        .tcp_nodelay(true)
-        .user_agent(concat!("ailoop/", env!("CARGO_PKG_VERSION")))
-        .build()
 }

@@ -1,7 +1,6 @@
 //! A plan: a Markdown text with a title, a goal and numbered steps. Pure.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::ops::Range;
 
 /// Bytes of a plan, so that its whole text fits into one result with every quote escaped.
@@ -46,45 +45,31 @@ pub(super) struct PlanStep {
 }
 
 /// Why a text is no plan. Each message says what to write.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PlanError {
+    #[error("it has {0} bytes, and {PLAN_BYTES_MAX} are the most: split it into several plans")]
     TooLong(usize),
+    #[error("line {0} has a control character: remove it")]
     ControlCharacter(usize),
+    #[error("it has no title: begin it with a line `# <title>`")]
     NoTitle,
+    #[error("it has no steps: number them at the beginning of their lines, `1. <title>`")]
     NoSteps,
+    #[error("it has over {STEPS_MAX} steps: split it into several plans")]
     TooManySteps,
+    #[error("the code block that begins in line {0} does not end: close it")]
     OpenCodeBlock(usize),
+    #[error("step {0} is there twice: give each step a number of its own, 1, 2, 3")]
     NumberTwice(u32),
+    #[error("step {0} has no title: write `{0}. <title>`")]
     NoStepTitle(u32),
+    #[error(
+        "step {step} depends on {text:?}, which is no list of step numbers: write `depends on: 1, 2`, or leave \
+         the line out"
+    )]
     DependencyUnreadable { step: u32, text: String },
+    #[error("step {step} depends on step {on}, which is not there: correct the number, or add the step")]
     DependencyUnknown { step: u32, on: u32 },
-}
-
-impl fmt::Display for PlanError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong(bytes) => {
-                write!(f, "it has {bytes} bytes, and {PLAN_BYTES_MAX} are the most: split it into several plans")
-            }
-            Self::ControlCharacter(line) => write!(f, "line {line} has a control character: remove it"),
-            Self::NoTitle => write!(f, "it has no title: begin it with a line `# <title>`"),
-            Self::NoSteps => write!(f, "it has no steps: number them at the beginning of their lines, `1. <title>`"),
-            Self::TooManySteps => write!(f, "it has over {STEPS_MAX} steps: split it into several plans"),
-            Self::OpenCodeBlock(line) => write!(f, "the code block that begins in line {line} does not end: close it"),
-            Self::NumberTwice(number) => {
-                write!(f, "step {number} is there twice: give each step a number of its own, 1, 2, 3")
-            }
-            Self::NoStepTitle(number) => write!(f, "step {number} has no title: write `{number}. <title>`"),
-            Self::DependencyUnreadable { step, text } => write!(
-                f,
-                "step {step} depends on {text:?}, which is no list of step numbers: write `depends on: 1, 2`, or leave \
-                 the line out"
-            ),
-            Self::DependencyUnknown { step, on } => {
-                write!(f, "step {step} depends on step {on}, which is not there: correct the number, or add the step")
-            }
-        }
-    }
 }
 
 /// A line of the text, and the byte where it begins.

@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::connect::Login;
-use super::truncate::{RESULT_BYTES_MAX, escaped_len, take_fitting};
+use super::head_tail_buffer::take_head;
+use super::truncate::{RESULT_BYTES_MAX, take_fitting};
 
 /// Matching lines in a result.
 const LINES_MAX: usize = 500;
@@ -36,7 +37,6 @@ struct ResultArguments {
     call: String,
     #[serde(default)]
     offset: usize,
-    #[serde(default)]
     pattern: Option<String>,
 }
 
@@ -85,13 +85,7 @@ async fn read_result(bus: &Bus, tenant: &TenantId, call: &Call) -> Result<Value,
 /// Returns as much of the text from `offset` as fits into a result.
 fn read_page(text: &str, offset: usize) -> Value {
     let first = text.floor_char_boundary(offset);
-    let mut room = RESULT_BYTES_MAX;
-    let fits = |c: &char| {
-        let left = room.checked_sub(escaped_len(c.encode_utf8(&mut [0; 4])));
-        room = left.unwrap_or(0);
-        left.is_some()
-    };
-    let content: String = text[first..].chars().take_while(fits).collect();
+    let content = take_head(&text[first..], RESULT_BYTES_MAX);
     let next = first + content.len();
     let more = (next < text.len()).then_some(next);
     json!({"bytes": text.len(), "offset": first, "content": content, "next_offset": more})

@@ -62,45 +62,34 @@ pub(super) fn tools(bus: &Bus, tenant: &TenantId) -> Vec<Tool> {
         "session": {"type": "string", "description": "The session's id, as `list_sessions` gives it."},
         "from": {"type": "integer", "minimum": 0, "description": "Where to begin: `next` of the result before. Default 0."},
     }, "required": ["session"]});
-    let list = {
+    let read = |name: &str, list_entries: fn(&[Commit]) -> Vec<Value>| {
         let reader = reader.clone();
-        Tool::new("list_sessions")
-            .description("Lists sessions, the newest first: agent, model, phase, title, last turn, how it ended, cost.")
-            .effect(Effect::Pure)
-            .parameters(json!({"type": "object", "additionalProperties": false, "properties": {
-                "agent": {"type": "string", "description": "Only sessions of this agent, by its id."},
-                "phase": {"enum": ["idle", "running", "paused", "ended"], "description": "Only sessions in this phase."},
-                "title": {"type": "string", "description": "Only sessions whose title holds this text."},
-                "limit": {"type": "integer", "minimum": 1, "maximum": SESSIONS_MAX, "description": "At most this many. Default 20."},
-            }}))
-            .handler(move |call: Call| {
-                let reader = reader.clone();
-                async move { Ok::<_, ToolError>(Reply::from(reader.list(&call.arguments()?).await?)) }
-            })
+        Tool::new(name).effect(Effect::Pure).parameters(one.clone()).handler(move |call: Call| {
+            let reader = reader.clone();
+            async move { Ok::<_, ToolError>(Reply::from(reader.read(&call.arguments()?, list_entries).await?)) }
+        })
     };
-    let read = {
-        let reader = reader.clone();
-        Tool::new("read_session")
-            .description("Reads what was said and done in a session: user messages, replies, tool calls with arguments and results.")
-            .effect(Effect::Pure)
-            .parameters(one.clone())
-            .handler(move |call: Call| {
-                let reader = reader.clone();
-                async move { Ok::<_, ToolError>(Reply::from(reader.read(&call.arguments()?, entries::list_messages).await?)) }
-            })
-    };
-    let decisions = Tool::new("read_decisions")
-        .description(
-            "Reads what the loop decided in a session, step by step: whether it went on, by what and why; failed model \
-             calls, errors, limits, and how turns ended.",
-        )
+    let messages = read("read_session", entries::list_messages).description(
+        "Reads what was said and done in a session: user messages, replies, tool calls with arguments and results.",
+    );
+    let decisions = read("read_decisions", entries::list_decisions).description(
+        "Reads what the loop decided in a session, step by step: whether it went on, by what and why; failed model \
+         calls, errors, limits, and how turns ended.",
+    );
+    let list = Tool::new("list_sessions")
+        .description("Lists sessions, the newest first: agent, model, phase, title, last turn, how it ended, cost.")
         .effect(Effect::Pure)
-        .parameters(one)
+        .parameters(json!({"type": "object", "additionalProperties": false, "properties": {
+            "agent": {"type": "string", "description": "Only sessions of this agent, by its id."},
+            "phase": {"enum": ["idle", "running", "paused", "ended"], "description": "Only sessions in this phase."},
+            "title": {"type": "string", "description": "Only sessions whose title holds this text."},
+            "limit": {"type": "integer", "minimum": 1, "maximum": SESSIONS_MAX, "description": "At most this many. Default 20."},
+        }}))
         .handler(move |call: Call| {
             let reader = reader.clone();
-            async move { Ok::<_, ToolError>(Reply::from(reader.read(&call.arguments()?, entries::list_decisions).await?)) }
+            async move { Ok::<_, ToolError>(Reply::from(reader.list(&call.arguments()?).await?)) }
         });
-    vec![list, read, decisions]
+    vec![list, messages, decisions]
 }
 
 #[derive(Clone)]

@@ -38,10 +38,8 @@ pub struct WebhookConfig {
     #[schemars(range(min = 1, max = 3_600))]
     pub timeout: u64,
     /// Bytes of a result that the model reads; the middle of a longer one is left out.
-    #[serde(default)]
     pub max_output: Option<usize>,
     /// Text that is added to the prompt of agents that have this tool.
-    #[serde(default)]
     pub instructions: Option<String>,
     /// Headers of each request.
     #[serde(default)]
@@ -50,7 +48,6 @@ pub struct WebhookConfig {
     #[serde(default)]
     pub headers_from: BTreeMap<String, String>,
     /// The NATS user of this tool, where users have permissions.
-    #[serde(default)]
     pub login: Option<Login>,
 }
 

@@ -59,35 +59,20 @@ fn future(words: &Words<'_>, at: usize, length: usize) -> Stance {
     }
 }
 
-/// Words for what other people give or do.
-const OTHERS_ACT: &[&str] = &[
-    "confirmation",
-    "approval",
-    "reply",
-    "answer",
-    "response",
-    "sign-off",
-    "go-ahead",
-    "permission",
-    "access",
-    "feedback",
-    "somebody",
-    "someone",
-    "their",
-    "his",
-    "her",
-    "approves",
-    "confirms",
-    "replies",
-    "answers",
-];
+/// Whether it is a word for other people, for what they give, or for what they do.
+fn is_of_others(word: &str) -> bool {
+    let leave = ["confirmation", "confirms", "approval", "approves", "sign-off", "go-ahead", "permission", "access"];
+    let reply = ["reply", "replies", "answer", "answers", "response", "feedback"];
+    let person = ["somebody", "someone", "their", "his", "her"];
+    leave.contains(&word) || reply.contains(&word) || person.contains(&word)
+}
 
 /// Whether something else must happen first: "if nobody objects", but not "and if not, restart it".
 fn is_condition(behind: &[&str]) -> bool {
     // "When the last two have answered", "once I have them".
     // "As soon as that's there", "when their confirmation comes in".
     let behind_when = behind.iter().position(|word| matches!(*word, "when" | "once" | "until" | "after"));
-    let others_give = behind_when.is_some_and(|at| behind[at..].iter().take(8).any(|word| OTHERS_ACT.contains(word)));
+    let others_give = behind_when.is_some_and(|at| behind[at..].iter().take(8).any(|word| is_of_others(word)));
     let soon =
         behind.windows(4).any(|four| four[..3] == ["as", "soon", "as"] && !matches!(four[3], "i" | "i've" | "it"));
     if others_give || soon {

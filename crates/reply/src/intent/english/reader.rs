@@ -60,18 +60,7 @@ pub(super) fn waits_for_reader(words: &Words<'_>) -> bool {
 /// "I'll wait a few seconds and try once more."
 fn waits_a_moment(words: &Words<'_>) -> bool {
     let has = |wanted: &[&str]| words.all.iter().any(|word| wanted.contains(word));
-    let people = [
-        "you",
-        "your",
-        "approval",
-        "confirmation",
-        "decision",
-        "review",
-        "answer",
-        "reply",
-        "feedback",
-        "you've",
-        "you're",
-    ];
-    has(&["and", "then"]) && !has(&people) && words.all.contains(&"wait")
+    let by_reader = has(&["you", "your", "you've", "you're"])
+        || has(&["approval", "confirmation", "decision", "review", "answer", "reply", "feedback"]);
+    has(&["and", "then"]) && !by_reader && words.all.contains(&"wait")
 }

@@ -17,34 +17,15 @@ fn is_own_work(words: &Words<'_>, at: usize, length: usize) -> bool {
     if *verb == "doing" && is_fine {
         return false;
     }
-    let idle = [
-        "assuming",
-        "hoping",
-        "wondering",
-        "missing",
-        "seeing",
-        "getting",
-        "having",
-        "waiting",
-        "looking forward",
-        "asking",
-        "talking",
-        "thinking",
-        "being",
-        "suggesting",
-        "proposing",
-        "stopping",
-        "leaving",
-        "handing",
-        "ending",
-        "closing",
-        "pausing",
-    ];
+    let thinks = ["assuming", "hoping", "wondering", "missing", "seeing", "getting", "having", "thinking", "being"];
+    let talks = ["asking", "talking", "suggesting", "proposing"];
+    let stops = ["waiting", "stopping", "leaving", "handing", "ending", "closing", "pausing"];
+    let is_idle = thinks.contains(verb) || talks.contains(verb) || stops.contains(verb);
     let to_reader = words.all.windows(2).any(|pair| pair[0] == *verb && matches!(pair[1], "you" | "here" | "at"));
     let clause = words.all[..at].iter().rposition(|word| *word == "so").unwrap_or_default();
     verb.ends_with("ing")
         && !to_reader
-        && !idle.contains(verb)
+        && !is_idle
         && !words.all.windows(2).any(|pair| pair == ["looking", "forward"])
         && !words.all[clause..at].iter().any(|word| matches!(*word, "if" | "when" | "once" | "whether"))
 }
@@ -74,32 +55,19 @@ pub(super) fn is_passive_work(words: &Words<'_>) -> bool {
         && !words.all.iter().any(|word| matches!(*word, "you" | "your" | "when" | "if"))
 }
 
-/// What has a date of its own: "Next renewal: 14 March."
-const DATED_NOUNS: &[&str] = &[
-    "steps",
-    "meeting",
-    "appointment",
-    "deadline",
-    "date",
-    "expiry",
-    "expiration",
-    "renewal",
-    "payment",
-    "invoice",
-    "review",
-    "delivery",
-    "maintenance",
-    "visit",
-    "due",
-    "backup",
-];
+/// Whether it has a date of its own: "Next renewal: 14 March."
+fn is_dated(word: &str) -> bool {
+    let event = ["steps", "meeting", "appointment", "review", "delivery", "maintenance", "visit", "backup"];
+    let term = ["deadline", "date", "due", "expiry", "expiration", "renewal", "payment", "invoice"];
+    event.contains(&word) || term.contains(&word)
+}
 
 /// Whether it is a label such as "Next:" or "Next step:".
 pub(super) fn is_label(sentence: &Sentence, words: &Words<'_>, lead: usize) -> bool {
     let rest = &words.all[lead..];
     let is_last = |at: usize| lead + at == words.all.len();
     let named = words.longest_at(lead, LABELS).is_some_and(is_last) || words.all.last() == Some(&"next");
-    let is_date = rest.iter().any(|word| DATED_NOUNS.contains(word));
+    let is_date = rest.iter().any(|word| is_dated(word));
     let other = rest[0] == "next" && rest.len() <= 3 && !is_date;
     // "## Next", and below it what the model does.
     let is_heading = sentence.kind == LineKind::Heading && rest == ["next"];
@@ -127,24 +95,8 @@ pub(super) fn is_named_work(words: &Words<'_>, lead: usize) -> bool {
         ["one", "more" | "last", _] | ["one", "more" | "last", _, _] | ["one", "more" | "last", _, "to", "go", ..]
     );
     let is_talk = |word: &&str| {
-        matches!(
-            *word,
-            "thing"
-                | "note"
-                | "question"
-                | "point"
-                | "tip"
-                | "idea"
-                | "option"
-                | "detail"
-                | "caveat"
-                | "remark"
-                | "comment"
-                | "word"
-                | "suggestion"
-                | "hint"
-                | "warning"
-        )
+        ["thing", "point", "option", "detail", "idea", "suggestion", "question"].contains(word)
+            || ["note", "tip", "caveat", "remark", "comment", "word", "hint", "warning"].contains(word)
     };
     let ends_next = words.all.last() == Some(&"next") && words.all.len() <= 4 && !words.has(FINITE);
     if (counts && !words.all.iter().any(is_talk) || ends_next) && !words.all.contains(&"you") {
@@ -164,8 +116,7 @@ pub(super) fn is_named_work(words: &Words<'_>, lead: usize) -> bool {
         && !words.has_word(lead + 1..words.all.len(), WORKS | FINITE | BEHAVES)
     {
         return !rest.iter().any(|word| {
-            matches!(*word, "time" | "week" | "month" | "year" | "day" | "question" | "you")
-                || DATED_NOUNS.contains(word)
+            matches!(*word, "time" | "week" | "month" | "year" | "day" | "question" | "you") || is_dated(word)
         });
     }
     // "Now 2017.", "Now chapter 4."
@@ -251,25 +202,9 @@ pub(super) fn acts_in_present(words: &Words<'_>) -> bool {
 pub(super) fn names_first_step(words: &Words<'_>) -> bool {
     let Some(at @ 1..=3) = words.all.iter().position(|word| *word == "first") else { return false };
     let begin = words.all[0];
-    let other = matches!(
-        begin,
-        "the"
-            | "at"
-            | "my"
-            | "your"
-            | "on"
-            | "in"
-            | "a"
-            | "its"
-            | "love"
-            | "their"
-            | "his"
-            | "her"
-            | "our"
-            | "i"
-            | "let"
-    );
+    let other = ["the", "at", "my", "your", "on", "in", "a", "its", "love", "their", "his", "her", "our", "i", "let"];
     let ends = words.all.get(at + 1).is_none_or(|next| matches!(*next, "since" | "because" | "as" | "then" | "so"));
+    let other = other.contains(&begin);
     let names = !other && !begin.ends_with("ly") && !begin.starts_with("i'") && !words.has_word(0..at, FINITE | WORKS);
     ends && names && !words.all.contains(&"you")
 }
