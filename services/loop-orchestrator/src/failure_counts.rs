@@ -35,35 +35,20 @@ impl FailureCounts {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::handle_error::HandleError;
     use crate::session_runner::Handled;
     use crate::settlement::settle;
+    use crate::testing::delivery;
+    use bus::BusError;
     use bus::work::Settle;
-    use bus::{BusError, Delivery};
+    use bytes::Bytes;
     use contract::limits::DELIVERIES_MAX;
     use contract::subject::SessionKey;
-    use contract::{SessionId, TenantId, Timestamp};
+    use contract::{SessionId, TenantId};
 
     fn key() -> SessionKey {
         SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() }
-    }
-
-    fn delivery(subject: &str, delivered: u64) -> Delivery {
-        Delivery {
-            subject: subject.to_owned(),
-            seq: 1,
-            delivered,
-            stored_at: Timestamp::default(),
-            waited: Duration::ZERO,
-            connected_for: Duration::MAX,
-            generation: 1,
-            headers: Vec::new(),
-            payload: "".into(),
-            ack: String::new(),
-        }
     }
 
     fn internal_error() -> Result<Handled, HandleError> {
@@ -73,7 +58,8 @@ mod tests {
     #[tokio::test]
     async fn input_waited_often_for_the_bus_first_failure_does_not_reject_it() {
         let (failures, key) = (FailureCounts::default(), key());
-        let settle = async |delivered, result| settle(&failures, &key, &delivery("a", delivered), result).await;
+        let settle =
+            async |delivered, result| settle(&failures, &key, &delivery("a", delivered, Bytes::new()), result).await;
         let unavailable = || Err(HandleError::Bus(BusError::Unavailable("unavailable".to_owned())));
         for delivered in 1..=2 * DELIVERIES_MAX {
             assert!(matches!(settle(delivered, unavailable()).await, Settle::Retry(_)));
@@ -89,8 +75,9 @@ mod tests {
     #[tokio::test]
     async fn input_fails_for_ever_other_inputs_of_the_session_are_not_rejected() {
         let (failures, key) = (FailureCounts::default(), key());
-        let settle =
-            async |subject: &str, result| settle(&failures, &key, &delivery(subject, 2 * DELIVERIES_MAX), result).await;
+        let settle = async |subject: &str, result| {
+            settle(&failures, &key, &delivery(subject, 2 * DELIVERIES_MAX, Bytes::new()), result).await
+        };
         for _ in 0..2 * FAILURES_MIN {
             let _settled = settle("a", internal_error()).await;
         }

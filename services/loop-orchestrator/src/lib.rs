@@ -22,6 +22,8 @@ mod session_runner;
 mod settlement;
 mod skew;
 mod start;
+#[cfg(test)]
+mod testing;
 mod turn_trace;
 
 use std::sync::Arc;

@@ -107,6 +107,7 @@ mod tests {
 
     use super::*;
     use crate::OrchestratorConfig;
+    use crate::testing::delivery;
 
     #[tokio::test]
     async fn cancelled_task_leaves_no_result_behind() {
@@ -116,18 +117,7 @@ mod tests {
         let key = SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() };
         let body = r#"{"meta":{"v":1,"slot":0,"call":"t1-1-1","attempt":1},"outcome":"ok","content":""}"#;
         let (verb, id) = (Verb::ProvideToolResult, CommandId::new("t1-1-1-1").unwrap());
-        let delivery = Delivery {
-            subject: contract::subject::control(&key, verb, &id).to_string(),
-            seq: 1,
-            delivered: 1,
-            stored_at: Timestamp::default(),
-            waited: Duration::ZERO,
-            connected_for: Duration::MAX,
-            generation: 1,
-            headers: Vec::new(),
-            payload: body.into(),
-            ack: String::new(),
-        };
+        let delivery = delivery(contract::subject::control(&key, verb, &id).as_str(), 1, body.into());
         let (subject, seq, generation) = (delivery.subject.clone(), 1, 1);
         let (stored_at, headers) = (Timestamp::default(), Vec::new());
         let message = Stored { subject, seq, stored_at, generation, headers, payload: body.into() };
