@@ -62,6 +62,8 @@ const SERVICES_MAX: usize = 10_000;
 const REPLICAS_MAX: usize = 1_000;
 /// Bytes of a description.
 const STATUS_BYTES_MAX: usize = 64 << 10;
+/// Deliveries of an item from which on its holder is named in the log. One that works keeps an item alive.
+const DOUBTED_DELIVERIES: u64 = 10;
 /// Bytes of a note of a call.
 const NOTE_BYTES_MAX: usize = 1_000;
 /// Requests that one replica answers at the same time.
@@ -104,6 +106,22 @@ pub enum Holder {
     Nobody,
     /// It may run the call: it does not answer although the server knows it, or its version takes no delivery over.
     Silent,
+}
+
+impl Holder {
+    /// The same; names a worker in the log that claims a call whose item comes again and again.
+    fn doubted(self, offered: &OfferedDelivery, holder: &str) -> Self {
+        let OfferedDelivery { subject, delivered, .. } = offered;
+        if self != Self::Nobody && *delivered >= DOUBTED_DELIVERIES {
+            tracing::warn!(
+                subject,
+                delivered,
+                holder,
+                "the item of a call comes again and again, and a worker claims to run the call: stop that worker"
+            );
+        }
+        self
+    }
 }
 
 /// A call that a worker runs.
@@ -231,19 +249,20 @@ impl Bus {
         for wait in [HOLDER_ANSWERS_MAX, ASK_MAX] {
             match self.transport().request(&holder, Vec::new(), body.clone(), wait).await {
                 Ok(answer) => {
-                    let CallHolder { offer, .. } = parse(&answer.payload)?;
-                    return Ok(match offer {
+                    let CallHolder { offer, replica, .. } = parse(&answer.payload)?;
+                    let found = match offer {
                         Some(OfferOutcome::Settled | OfferOutcome::OtherHistory) => Holder::Nobody,
                         Some(OfferOutcome::Taken) => Holder::Took,
                         None => Holder::Silent,
-                    });
+                    };
+                    return Ok(found.doubted(offered, &replica));
                 }
                 Err(BusError::NoResponders { .. }) => return Ok(Holder::Nobody),
                 Err(BusError::Timeout { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(Holder::Silent)
+        Ok(Holder::Silent.doubted(offered, "unknown: it does not answer"))
     }
 
     /// The worker that runs this call now; none where nobody answers.

@@ -18,6 +18,8 @@ pub(crate) enum Row {
     Always,
     /// As together, on three servers that hold three copies
     Three,
+    /// As three, on servers that sync each message
+    ThreeAlways,
 }
 
 impl Row {
@@ -29,6 +31,7 @@ impl Row {
             Self::Traced => "loop.traced",
             Self::Always => "loop.sync_always",
             Self::Three => "loop.r3",
+            Self::ThreeAlways => "loop.r3_sync_always",
         }
     }
 
@@ -41,6 +44,7 @@ impl Row {
             Self::Traced => FleetShape { telemetry: Telemetry::Sampled, ..plain },
             Self::Always => FleetShape { durability: Durability::Always, ..plain },
             Self::Three => FleetShape { durability: Durability::Three, ..plain },
+            Self::ThreeAlways => FleetShape { durability: Durability::ThreeAlways, ..plain },
         }
     }
 
@@ -48,7 +52,7 @@ impl Row {
     pub(crate) fn levels(self) -> &'static [usize] {
         match self {
             Self::Together => &[1, 16, 128, 1_000],
-            Self::Apart | Self::Traced | Self::Three => &[16, 128],
+            Self::Apart | Self::Traced | Self::Three | Self::ThreeAlways => &[16, 128],
             Self::Always => &[16],
         }
     }

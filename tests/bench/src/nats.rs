@@ -34,6 +34,8 @@ pub(crate) enum Durability {
     Always,
     /// Three nodes, three copies of each message.
     Three,
+    /// Three nodes that sync each message.
+    ThreeAlways,
 }
 
 impl Durability {
@@ -41,14 +43,14 @@ impl Durability {
     pub(crate) fn replicas(self) -> usize {
         match self {
             Self::One | Self::Always => 1,
-            Self::Three => 3,
+            Self::Three | Self::ThreeAlways => 3,
         }
     }
 
     fn sync(self) -> &'static str {
         match self {
             Self::One | Self::Three => "\"1s\"",
-            Self::Always => "always",
+            Self::Always | Self::ThreeAlways => "always",
         }
     }
 }
@@ -89,7 +91,7 @@ impl NatsNodes {
             let routes: Vec<String> = routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
             let cluster = match durability {
                 Durability::One | Durability::Always => String::new(),
-                Durability::Three => format!(
+                Durability::Three | Durability::ThreeAlways => format!(
                     "cluster {{\n  name: bench\n  listen: \"127.0.0.1:{own}\"\n  routes: [{}]\n}}\n",
                     routes.join(", ")
                 ),

@@ -315,9 +315,6 @@ impl Transport for NatsTransport {
         let mut rewound = Vec::new();
         for stream in Stream::ALL {
             let (highest, went_back_from) = self.seen_seqs.seen(*stream);
-            if highest == 0 {
-                continue;
-            }
             let last = self.stream_info(stream.name(), None).await?.state.last_seq;
             if went_back_from == 0 && last >= highest {
                 // What others have written counts as well: a stream may go back by less than what is written here.

@@ -153,7 +153,7 @@ fn fleets(args: &Args) -> bool {
     }
     let total = |value: fn(&shell::FleetStats) -> u64| runs.passed.iter().map(value).sum::<u64>();
     println!(
-        "ring 3: {} runs of a fleet, {} commits, {} tool calls, {} children, {} compactions, {} faults, {} replicas died, {:.1} s",
+        "ring 3: {} runs of a fleet, {} commits, {} tool calls, {} children, {} compactions, {} faults, {} replicas died, {} times streams went back, {:.1} s",
         runs.passed.len(),
         total(|f| f.commits),
         total(|f| f.tools),
@@ -161,6 +161,7 @@ fn fleets(args: &Args) -> bool {
         total(|f| f.compactions),
         total(|f| f.faults),
         total(|f| f.deaths),
+        total(|f| f.replacements),
         began.elapsed().as_secs_f64()
     );
     runs.failed.is_none()

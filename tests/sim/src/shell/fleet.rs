@@ -71,6 +71,8 @@ pub(super) struct SimulatedFleet {
     composer: Option<RpcServer>,
     /// A service whose replicas are not replaced before an instant.
     outage: Option<(ServiceKind, Instant)>,
+    /// A replica that is frozen until an instant.
+    frozen: Option<(ClientLifecycle, Instant)>,
 }
 
 impl SimulatedFleet {
@@ -89,6 +91,7 @@ impl SimulatedFleet {
             started: 0,
             composer: None,
             outage: None,
+            frozen: None,
         };
         fleet.set_composer(true).await?;
         for kind in KINDS {
@@ -112,6 +115,21 @@ impl SimulatedFleet {
     pub(super) fn outage(&mut self, kind: ServiceKind, time: Duration) {
         self.replicas.iter().filter(|replica| replica.kind == kind).for_each(|replica| replica.lifecycle.kill());
         self.outage = Some((kind, Instant::now() + time));
+    }
+
+    /// Freezes the first replica of a service for `time`.
+    pub(super) fn freeze(&mut self, kind: ServiceKind, time: Duration) {
+        self.thaw();
+        if let Some(replica) = self.replicas.iter().find(|replica| replica.kind == kind) {
+            replica.lifecycle.freeze();
+            self.frozen = Some((replica.lifecycle.clone(), Instant::now() + time));
+        }
+    }
+
+    fn thaw(&mut self) {
+        if let Some((lifecycle, _)) = self.frozen.take() {
+            lifecycle.thaw();
+        }
     }
 
     /// The results of which workers learned that the log has them.
@@ -150,12 +168,15 @@ impl SimulatedFleet {
         Ok(())
     }
 
-    /// Lets time pass; dead replicas are replaced.
+    /// Lets time pass; dead replicas are replaced, and the frozen one goes on when its time is over.
     pub(super) async fn sleep(&mut self, time: Duration) -> Result<(), String> {
         const TICK: Duration = Duration::from_millis(250);
         let end = Instant::now() + time;
         loop {
             tokio::time::sleep_until(end.min(Instant::now() + TICK)).await;
+            if self.frozen.as_ref().is_some_and(|(_, until)| *until <= Instant::now()) {
+                self.thaw();
+            }
             let away = self.outage.filter(|(_, until)| *until > Instant::now()).map(|(kind, _)| kind);
             let (dead, stay): (Vec<Replica>, Vec<Replica>) = std::mem::take(&mut self.replicas)
                 .into_iter()

@@ -4,6 +4,7 @@
 mod fault_injector;
 mod fleet;
 mod judge;
+mod older_streams;
 mod planted_mistake;
 mod tool_recorder;
 
@@ -25,6 +26,7 @@ use serde::Serialize;
 use crate::rng::Rng;
 use crate::shell::fault_injector::FaultInjector;
 use crate::shell::fleet::{KINDS, SimulatedFleet};
+use crate::shell::older_streams::OlderStreams;
 pub use crate::shell::planted_mistake::PlantedMistake;
 use crate::shell::tool_recorder::ToolRecorder;
 
@@ -47,6 +49,8 @@ pub struct FleetStats {
     pub faults: u64,
     /// Number of replicas that died.
     pub deaths: u64,
+    /// How often streams were replaced by an older copy behind connections that stayed.
+    pub replacements: u64,
     /// Tool calls that ran.
     pub tools: u64,
     /// Number of child sessions.
@@ -100,6 +104,7 @@ async fn run_with(
     let mut calm = !composer_is_away;
     let sessions: Vec<SessionKey> = (0..=rng.below(2)).map(key).collect();
     let mut sent = SentCommands { client: client.clone(), server: server.clone(), list: Vec::new() };
+    let mut older = OlderStreams::new(server.clone(), rng.number());
     for key in &sessions {
         if rng.chance(50) {
             forget_inputs(&client, key, server.now()).await?;
@@ -110,6 +115,8 @@ async fn run_with(
         let longest = [40, 400, 4_000][rng.index(3)];
         let pause = Duration::from_millis(rng.below(longest));
         fleet.sleep(pause).await?;
+        // No call and no turn may end by its deadline for that: it is noticed within a minute.
+        older.copy_or_put_back(&mut fleet);
         let key = rng.pick(&sessions).clone();
         let reason = ControlReason::default();
         match rng.below(12) {
@@ -155,7 +162,8 @@ async fn run_with(
     end_sessions(&client, &mut fleet, &sessions, &mut sent, idle_max).await?;
 
     let (faults, deaths, tools) = (injector.count(), fleet.deaths(), recorder.check()?);
-    let mut figures = FleetStats { faults, deaths, tools, ..FleetStats::default() };
+    let replacements = older.replacements();
+    let mut figures = FleetStats { faults, deaths, replacements, tools, ..FleetStats::default() };
     for key in &sessions {
         figures.commits += judge::session(&client, key, calm && faults == 0).await?;
         figures.compactions += judge::compactions(&client, key).await?;

@@ -39,6 +39,8 @@ pub enum PlantedMistake {
     BelieveUnansweredResults,
     /// A page is not written to the archive, and success is reported.
     ForgetArchivedPages,
+    /// No worker finds the one that runs a call already.
+    ForgetHolders,
 }
 
 impl PlantedMistake {
@@ -52,6 +54,7 @@ impl PlantedMistake {
         Self::AnswerBeforeCommit,
         Self::BelieveUnansweredResults,
         Self::ForgetArchivedPages,
+        Self::ForgetHolders,
     ];
 }
 
@@ -111,6 +114,9 @@ impl Transport for FaultyBus {
         let is_reply = subject.as_str().starts_with("ai_rpc.result.model_finished");
         if is_reply && self.mistake == PlantedMistake::ForgetReplies {
             return Ok(in_log(subject));
+        }
+        if subject.as_str().starts_with("ai_rpc.call.") && self.mistake == PlantedMistake::ForgetHolders {
+            return Err(BusError::NoResponders { subject: subject.to_string() });
         }
         let answer = match self.bus.transport().request(subject, headers, payload, timeout).await {
             Err(_) if is_result && self.mistake == PlantedMistake::BelieveUnansweredResults => in_log(subject),

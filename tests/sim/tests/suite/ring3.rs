@@ -9,6 +9,8 @@ fn fleets_of_many_seeds_break_no_rule() {
     if let Some((_, why)) = runs.failed {
         panic!("{why}");
     }
+    let replacements: u64 = runs.passed.iter().map(|run| run.replacements).sum();
+    assert!(replacements > 40, "streams went back {replacements} times");
     // Runs without tool calls would break no rule.
     let (tools, children) = runs.passed.iter().fold((0, 0), |sum, run| (sum.0 + run.tools, sum.1 + run.children));
     let compactions: u64 = runs.passed.iter().map(|run| run.compactions).sum();
