@@ -307,9 +307,9 @@ impl Transport for MemoryClient {
         stop: CancellationToken,
     ) -> Result<BoxStream<'static, Result<Delivery, BusError>>, BusError> {
         self.run(Action::Pull, queue.durable(), |_| {
-            let restarts = self.client.server.lock().restarts;
+            let generation = self.client.server.lock().generation;
             let client = self.client.clone();
-            Ok(Pull { client, queue, left: max, until: Instant::now() + wait, stop, restarts }.into_stream())
+            Ok(Pull { client, queue, left: max, until: Instant::now() + wait, stop, generation }.into_stream())
         })
         .await
     }
@@ -476,7 +476,7 @@ impl Transport for MemoryClient {
     }
 
     fn generation(&self) -> u64 {
-        self.client.server.lock().restarts
+        self.client.server.lock().generation
     }
 
     async fn rewound(&self) -> Result<Vec<StreamRewind>, BusError> {

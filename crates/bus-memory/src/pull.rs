@@ -1,6 +1,7 @@
 //! A pull: items as they become available, in tokio's time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bus::{BusError, Delivery, Stored};
 use contract::streams::Queue;
@@ -21,7 +22,7 @@ pub(crate) struct Pull {
     pub(crate) until: Instant,
     pub(crate) stop: CancellationToken,
     /// Restarts of the server when the pull began.
-    pub(crate) restarts: u64,
+    pub(crate) generation: u64,
 }
 
 /// The next step of a pull.
@@ -83,7 +84,8 @@ impl Pull {
     fn poll(&self, server: &MemoryServer) -> Next {
         let now = server.now();
         let mut state = server.lock();
-        if state.restarts != self.restarts {
+        let connected_for = state.connected_at.map_or(Duration::MAX, |at| at.elapsed());
+        if state.generation != self.generation {
             return Next::Restarted;
         }
         let store = state.stream(self.queue.stream(), now);
@@ -97,8 +99,8 @@ impl Pull {
                 delivered,
                 stored_at,
                 waited,
-                connected_for: std::time::Duration::MAX,
-                generation: self.restarts,
+                connected_for,
+                generation: self.generation,
                 headers,
                 payload,
                 ack,

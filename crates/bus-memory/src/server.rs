@@ -42,7 +42,10 @@ pub(crate) struct State {
     pub(crate) objects: BTreeMap<(Objects, String), ExpiringValue>,
     /// Number of clients without a name of their own.
     pub(crate) clients: u64,
-    pub(crate) restarts: u64,
+    /// Number of the connections of each client, from 1: every restart makes a new one.
+    pub(crate) generation: u64,
+    /// When the present connections were made; none before the first restart.
+    pub(crate) connected_at: Option<Instant>,
     /// The last sequence of each stream that each client knows.
     pub(crate) seen_seqs: BTreeMap<(String, Stream), u64>,
     /// Streams in which a client's message got a sequence that the client had seen before.
@@ -138,7 +141,8 @@ impl MemoryServer {
             revision: 0,
             objects: BTreeMap::new(),
             clients: 0,
-            restarts: 0,
+            generation: 1,
+            connected_at: None,
             seen_seqs: BTreeMap::new(),
             went_back: BTreeSet::new(),
         };
@@ -155,7 +159,8 @@ impl MemoryServer {
     /// Restarts the server: every held item is delivered again a second later, pulls end, and subscriptions get a gap.
     pub fn restart(&self) {
         let mut state = self.lock();
-        state.restarts += 1;
+        state.generation += 1;
+        state.connected_at = Some(Instant::now());
         state.core.send_gaps();
         for store in state.streams.values_mut() {
             store.consumer.redeliver_all(Instant::now());

@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::headers::trace_headers;
 use crate::json::{encode, parse};
+use crate::transport::HOLD_AFTER;
 use crate::{Bus, BusError, CoreMessage, Delivery, Hold, Subscription, SubscriptionEvent, retry};
 
 /// Timeout of a request to a worker or gateway.
@@ -35,11 +36,6 @@ const ASK_MAX: Duration = Duration::from_secs(1);
 /// How long the holder of a call may take to answer before it is asked once more. A worker that stops hands
 /// its items back a moment before the server removes its subscription.
 const HOLDER_ANSWERS_MAX: Duration = Duration::from_millis(300);
-/// Pause before a worker subscribes as the holder of a call: long before its item can be redelivered.
-const HOLD_AFTER: Duration = Duration::from_millis(500);
-/// How long a worker waits before it asks about an item that was published again, and that an earlier worker may have got
-/// only a moment ago: then that one answers.
-pub(crate) const ASK_AFTER: Duration = HOLD_AFTER.saturating_mul(2);
 /// Round trips by which subscriptions are confirmed.
 const CONFIRM_ROUNDS: u32 = 3;
 /// Timeout of a request to the composer.

@@ -156,6 +156,15 @@ pub enum ReadMany {
 
 /// An item that waited less was not delivered before: a server, or another leader, takes longer to start.
 const FORGOTTEN_AFTER: Duration = Duration::from_millis(500);
+/// Pause before a worker subscribes as the holder of a call: long before its item can be redelivered.
+pub(crate) const HOLD_AFTER: Duration = Duration::from_millis(500);
+/// How long a worker waits before it asks about an item that was published again, and that an earlier worker may have got
+/// only a moment ago: then that one answers.
+const ASK_AFTER: Duration = HOLD_AFTER.saturating_mul(2);
+/// Longest pause between two tries to reach a server that went away.
+pub(crate) const RECONNECT_MAX: Duration = Duration::from_secs(1);
+/// How long after a reconnect the others have reconnected too.
+const RECONNECTED_AFTER: Duration = RECONNECT_MAX.saturating_add(Duration::from_millis(250));
 
 /// An item of a work queue, held until it is settled.
 #[derive(Debug, Clone)]
@@ -216,10 +225,25 @@ impl Delivery {
     /// Whether a worker may have held it before, or an earlier copy: it was delivered before, or published before, or
     /// it waited for so long that a server may have died meanwhile and forgotten that.
     pub fn may_have_been_held(&self) -> bool {
-        let again = header(&self.headers, contract::tool::header::AGAIN).is_some();
         // What was there before this connection may have been given away by a server that died since, however short it
         // was gone.
-        self.delivered > 1 || again || self.waited > FORGOTTEN_AFTER.min(self.connected_for)
+        self.delivered > 1 || self.is_again() || self.waited > FORGOTTEN_AFTER.min(self.connected_for)
+    }
+
+    /// Whether it was published before.
+    fn is_again(&self) -> bool {
+        header(&self.headers, contract::tool::header::AGAIN).is_some()
+    }
+
+    /// How long to wait before its holder is asked; none where whoever has it answers now, if anybody has it.
+    pub(crate) fn ask_after(&self) -> Option<Duration> {
+        if self.delivered == 1 && self.is_again() {
+            // It may have been given away only a moment ago.
+            return Some(ASK_AFTER);
+        }
+        // The server was away, and its holder may still look for it.
+        let is_older = self.generation > 1 && self.waited > self.connected_for;
+        RECONNECTED_AFTER.checked_sub(self.connected_for).filter(|pause| is_older && !pause.is_zero())
     }
 }
 
@@ -476,16 +500,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delivery_later_marked_or_old_may_have_been_held() {
+    fn delivery_later_marked_or_old_may_have_been_held_and_its_holder_may_reconnect_first() {
         let ms = Duration::from_millis;
-        for (delivered, again, waited, connected_for, expected) in [
-            (1, false, 5, 60_000, false),
-            (2, false, 5, 60_000, true),
-            (1, true, 5, 60_000, true),
-            (1, false, 600, 60_000, true),
+        for (delivered, again, waited, connected_for, expected, ask_after) in [
+            (1, false, 5, 60_000, false, None),
+            (2, false, 5, 60_000, true, None),
+            (1, true, 5, 60_000, true, Some(1_000)),
+            (2, true, 5, 60_000, true, None),
+            (1, false, 600, 60_000, true, None),
             // Stored before the connection was made: a server may have been back that soon.
-            (1, false, 380, 3, true),
-            (1, false, 2, 3, false),
+            (1, false, 380, 3, true, Some(1_247)),
+            (2, false, 9_000, 250, true, Some(1_000)),
+            (2, false, 9_000, 1_250, true, None),
+            (1, false, 2, 3, false, None),
         ] {
             let delivery = Delivery {
                 subject: "s".to_owned(),
@@ -494,7 +521,7 @@ mod tests {
                 stored_at: Timestamp::default(),
                 waited: ms(waited),
                 connected_for: ms(connected_for),
-                generation: 1,
+                generation: 2,
                 headers: if again {
                     vec![(contract::tool::header::AGAIN.to_owned(), "1".to_owned())]
                 } else {
@@ -503,7 +530,11 @@ mod tests {
                 payload: Bytes::new(),
                 ack: String::new(),
             };
-            assert_eq!(delivery.may_have_been_held(), expected, "{delivered} {again} {waited} {connected_for}");
+            let found = (delivery.may_have_been_held(), delivery.ask_after());
+            assert_eq!(found, (expected, ask_after.map(ms)), "{delivered} {again} {waited} {connected_for}");
+            // The first connection of a process that was started: the others have theirs.
+            let started = Delivery { generation: 1, ..delivery };
+            assert_eq!(started.ask_after(), ask_after.filter(|_| again).map(ms), "{delivered} {again}");
         }
     }
 }

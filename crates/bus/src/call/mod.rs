@@ -20,7 +20,7 @@ use contract::limits::{INLINE_BYTES_MAX, UNSEEN_DELIVERIES_MAX, WORKER_CHECK_EVE
 use contract::model::{ItemMeta, ResultMeta};
 use contract::streams::{Objects, Queue};
 use contract::subject::{self, ItemSubject, SessionKey};
-use contract::tool::header::{AGAIN, REPLICA};
+use contract::tool::header::REPLICA;
 use contract::tool::sha256_hex;
 use contract::trace::TraceContext;
 use contract::{CommandId, ErrorCode, ToolName};
@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::headers::{trace_context, trace_headers};
 use crate::json::parse;
-use crate::rpc::{ASK_AFTER, HeldCall, Holder};
+use crate::rpc::{HeldCall, Holder};
 use crate::transport::header;
 use crate::work::call_of;
 use crate::{Bus, BusError, CallNote, Delivery, Handler, Hold, SendOutcome, Settle, Worker};
@@ -225,9 +225,9 @@ impl<H: CallHandler> Calls<H> {
             return self.settle(open, not_now).await;
         }
         if open.may_have_been_held {
-            if delivery.delivered == 1 && header(&delivery.headers, AGAIN).is_some() {
+            if let Some(pause) = delivery.ask_after() {
                 // Not in a place of this worker.
-                return Ok(Settle::Retry(ASK_AFTER));
+                return Ok(Settle::Retry(pause));
             }
             match self.ask_holder(&open, delivery).await? {
                 Holder::Took => return Ok(Settle::Leave),

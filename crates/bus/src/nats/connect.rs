@@ -12,6 +12,7 @@ use tokio::sync::broadcast;
 use super::config::NatsConfig;
 use super::connection::{ANSWER_MAX, NatsTransport, Stores, Uptime};
 use super::shared_inbox::SharedInbox;
+use crate::transport::RECONNECT_MAX;
 use crate::{BusError, retry};
 
 /// The oldest server that has every setting that the streams need, and resets a consumer as it should.
@@ -20,8 +21,6 @@ const SERVER_MIN: (i64, i64, i64) = (2, 15, 0);
 const PING_EVERY: Duration = Duration::from_secs(5);
 /// How long connecting may take.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Longest pause between two tries to reach a server that went away.
-const RECONNECT_MAX: Duration = Duration::from_secs(2);
 /// Most notices of gaps that a subscription may have pending; a missed notice is one more gap.
 const GAPS_MAX: usize = 16;
 /// Shortest interval of reports that one subscription is too slow.
