@@ -65,7 +65,7 @@ impl FleetShape {
     pub(crate) const PLAIN: Self = Self {
         apart: None,
         telemetry: Telemetry::Unread,
-        durability: Durability::One,
+        durability: Durability::ONE,
         archive_after: None,
         compact_after: None,
     };
@@ -128,7 +128,7 @@ impl Fixture {
     pub(crate) async fn start_with(shape: FleetShape, more: &[(&str, &str)]) -> anyhow::Result<Self> {
         let dir = TempDir::with_prefix("ailoop-bench-")?;
         let nats = NatsNodes::start(dir.path(), shape.durability).await?;
-        let replicas = shape.durability.replicas();
+        let replicas = shape.durability.replicas;
         let bus = ready(&bus::NatsConfig { url: nats.url(), replicas, ..Default::default() }).await?;
 
         let mut model = Process::start("model", Process::part(&["model"])?, dir.path())?;

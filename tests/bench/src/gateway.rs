@@ -121,7 +121,7 @@ impl GatewayBench {
     /// Starts it beside the model server that is this part of the bench.
     pub(crate) async fn start(model_server: &str) -> anyhow::Result<Self> {
         let dir = TempDir::with_prefix("ailoop-bench-")?;
-        let nats = NatsNodes::start(dir.path(), Durability::One).await?;
+        let nats = NatsNodes::start(dir.path(), Durability::ONE).await?;
         let bus = Bus::connect(&bus::NatsConfig { url: nats.url(), ..Default::default() }).await?;
         bus.ensure().await?;
         let mut server = Process::start(model_server, Process::part(&[model_server])?, dir.path())?;

@@ -42,9 +42,9 @@ impl Row {
             Self::Together => plain,
             Self::Apart => FleetShape { apart: Some(2), ..plain },
             Self::Traced => FleetShape { telemetry: Telemetry::Sampled, ..plain },
-            Self::Always => FleetShape { durability: Durability::Always, ..plain },
-            Self::Three => FleetShape { durability: Durability::Three, ..plain },
-            Self::ThreeAlways => FleetShape { durability: Durability::ThreeAlways, ..plain },
+            Self::Always => FleetShape { durability: Durability::ONE.with_each_synced(), ..plain },
+            Self::Three => FleetShape { durability: Durability::THREE, ..plain },
+            Self::ThreeAlways => FleetShape { durability: Durability::THREE.with_each_synced(), ..plain },
         }
     }
 

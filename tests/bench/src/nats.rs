@@ -27,31 +27,22 @@ struct Node {
 
 /// How the servers keep what they are given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Durability {
-    /// One node that syncs every second: what `ailoop up` does.
-    One,
-    /// One node that syncs each message before it acknowledges it.
-    Always,
-    /// Three nodes, three copies of each message.
-    Three,
-    /// Three nodes that sync each message.
-    ThreeAlways,
+pub(crate) struct Durability {
+    /// Servers, and copies of each message.
+    pub(crate) replicas: usize,
+    /// `sync_interval` of their configuration.
+    pub(crate) sync: &'static str,
 }
 
 impl Durability {
-    /// Copies of each message.
-    pub(crate) fn replicas(self) -> usize {
-        match self {
-            Self::One | Self::Always => 1,
-            Self::Three | Self::ThreeAlways => 3,
-        }
-    }
+    /// One node that syncs every second: what `ailoop up` does.
+    pub(crate) const ONE: Self = Self { replicas: 1, sync: "\"1s\"" };
+    /// Three nodes, three copies of each message.
+    pub(crate) const THREE: Self = Self { replicas: 3, ..Self::ONE };
 
-    fn sync(self) -> &'static str {
-        match self {
-            Self::One | Self::Three => "\"1s\"",
-            Self::Always | Self::ThreeAlways => "always",
-        }
+    /// The same, with nodes that sync each message before they acknowledge it.
+    pub(crate) const fn with_each_synced(self) -> Self {
+        Self { sync: "always", ..self }
     }
 }
 
@@ -85,18 +76,19 @@ impl NatsNodes {
             path: env("PATH").map(Into::into),
         };
         let binary = find(&paths).await.map_err(|failure| anyhow::anyhow!("{failure}"))?;
-        let routes = free_ports(durability.replicas())?;
+        let routes = free_ports(durability.replicas)?;
         let mut nodes = Vec::new();
         for (n, own) in routes.iter().enumerate() {
             let routes: Vec<String> = routes.iter().map(|port| format!("\"nats://127.0.0.1:{port}\"")).collect();
-            let cluster = match durability {
-                Durability::One | Durability::Always => String::new(),
-                Durability::Three | Durability::ThreeAlways => format!(
+            let cluster = if durability.replicas == 1 {
+                String::new()
+            } else {
+                format!(
                     "cluster {{\n  name: bench\n  listen: \"127.0.0.1:{own}\"\n  routes: [{}]\n}}\n",
                     routes.join(", ")
-                ),
+                )
             };
-            nodes.push(Node::start(&binary, &dir.join(format!("nats-{n}")), n, durability.sync(), &cluster).await?);
+            nodes.push(Node::start(&binary, &dir.join(format!("nats-{n}")), n, durability.sync, &cluster).await?);
         }
         Ok(Self { nodes })
     }

@@ -79,7 +79,7 @@ async fn levels(
         let measured = load::run(fixture, concurrency, warm, window).await?;
         report::note("the floor: raw messages");
         let window = Duration::from_secs(plan.floor_seconds);
-        let (nats, replicas) = (fixture.nats.url(), row.shape().durability.replicas());
+        let (nats, replicas) = (fixture.nats.url(), row.shape().durability.replicas);
         let raw = floor::of(messages, nats, replicas, concurrency, Duration::from_secs(1), window);
         levels.push(Level { row, measured, floor: floor::run(fixture, &raw).await? });
     }
