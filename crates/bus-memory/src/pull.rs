@@ -21,7 +21,7 @@ pub(crate) struct Pull {
     pub(crate) left: usize,
     pub(crate) until: Instant,
     pub(crate) stop: CancellationToken,
-    /// Restarts of the server when the pull began.
+    /// The connection over which the pull began.
     pub(crate) generation: u64,
 }
 

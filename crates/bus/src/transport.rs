@@ -242,8 +242,8 @@ impl Delivery {
             return Some(ASK_AFTER);
         }
         // The server was away, and its holder may still look for it.
-        let is_older = self.generation > 1 && self.waited > self.connected_for;
-        RECONNECTED_AFTER.checked_sub(self.connected_for).filter(|pause| is_older && !pause.is_zero())
+        let is_back = self.generation > 1 && self.waited > self.connected_for && self.connected_for < RECONNECTED_AFTER;
+        is_back.then(|| RECONNECTED_AFTER.saturating_sub(self.connected_for))
     }
 }
 

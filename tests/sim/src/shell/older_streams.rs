@@ -43,8 +43,8 @@ impl OlderStreams {
         self.replacements
     }
 
-    /// Makes the copy, or puts it back. Then one of the replicas that may notice it is frozen now and then, for longer
-    /// than the others wait for its reset.
+    /// Makes the copy, or puts it back. Then one of the replicas that may notice it is frozen at times, some of them for
+    /// longer than the others wait for its reset.
     pub(super) fn copy_or_put_back(&mut self, fleet: &mut SimulatedFleet) {
         if !self.is_on || self.replacements == REPLACEMENTS_MAX {
             return;
