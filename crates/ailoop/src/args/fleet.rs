@@ -31,7 +31,7 @@ pub struct UpArgs {
     /// The directories of the file tools.
     #[command(flatten)]
     pub files: Files,
-    /// The model of agents that name none [default: see README]
+    /// The model of agents that name none [default: see `ailoop help start`]
     #[arg(long)]
     pub model: Option<String>,
     /// The address of a running nats-server, to use instead of a private one

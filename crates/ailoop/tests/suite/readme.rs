@@ -11,12 +11,6 @@ fn read_file(name: &str) -> String {
 }
 
 #[test]
-fn readme_tool_is_shipped_example() {
-    let block = format!("```python\n{}```", read_file("examples/tools/python/word_count.py"));
-    assert!(read_file("README.md").contains(&block), "word_count.py in the README differs from examples/tools/python");
-}
-
-#[test]
 fn readme_links_lead_to_files() {
     let readme = read_file("README.md");
     let targets = readme.split("](").skip(1).filter_map(|rest| rest.split(')').next());
