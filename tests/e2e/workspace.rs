@@ -18,6 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ailoop-tool", &["nats-credentials"]),
     ("reply", &["contract"]),
     ("session", &["contract", "reply"]),
+    ("session-api", &["contract"]),
     ("session-trace", &["contract", "telemetry"]),
     ("tool-schema", &["contract"]),
     ("nats-permissions", &["contract"]),
@@ -34,7 +35,20 @@ const ARROWS: &[(&str, &[&str])] = &[
         "tool-host",
         &["ailoop-tool", "bus", "configuration", "contract", "service", "session", "telemetry", "tool-schema"],
     ),
-    ("edge", &["ailoop-proto", "bus", "configuration", "contract", "service", "session", "session-trace", "telemetry"]),
+    (
+        "edge",
+        &[
+            "ailoop-proto",
+            "bus",
+            "configuration",
+            "contract",
+            "service",
+            "session",
+            "session-api",
+            "session-trace",
+            "telemetry",
+        ],
+    ),
 ];
 /// Packages that may depend on any other: the command, and those that measure and test.
 const ABOVE: &[&str] = &["ailoop", "ailoop-tests", "bench", "properties", "simulation"];
@@ -115,7 +129,7 @@ fn in_memory_bus_only_tests_depend_on_it() -> anyhow::Result<()> {
 #[test]
 fn i1_pure_packages_do_no_io() -> anyhow::Result<()> {
     let named = named()?;
-    for package in ["contract", "session"] {
+    for package in ["contract", "session", "session-api"] {
         let impure: Vec<_> = named[package].iter().filter(|name| IMPURE.contains(&name.as_str())).collect();
         assert!(impure.is_empty(), "{package} names {impure:?}");
     }

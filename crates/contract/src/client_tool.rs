@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::Json;
 use crate::ids::{CallId, ToolName};
@@ -11,7 +13,7 @@ use crate::timestamp::Timestamp;
 use crate::tool::{ApprovalPolicy, EffectClass, Outcome, ToolSpec};
 
 /// A tool that a client brings: the model calls it as any other tool, and the client answers the call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientTool {
     /// Name of the tool; no other tool of the session may have it.
@@ -21,9 +23,11 @@ pub struct ClientTool {
     pub description: String,
     /// JSON Schema of the arguments object. The model gets it; the client checks the arguments.
     #[serde(default = "any_object")]
+    #[schemars(with = "Map<String, Value>")]
     pub parameters: Json,
     /// What a call may change. Nobody repeats a call; it decides what the model reads of a call without an answer.
     #[serde(default)]
+    #[schemars(schema_with = "effect_schema")]
     pub effect: EffectClass,
     /// Milliseconds that a client has for its answer; an hour where none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,6 +40,11 @@ pub struct ClientTool {
 /// The schema of a tool that names none.
 fn any_object() -> Json {
     Json::of(&serde_json::json!({"type": "object"}))
+}
+
+/// The effect classes of a client's tool: nobody asks a client for the outcome of a lost call.
+fn effect_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["pure", "idempotent", "at_most_once"]})
 }
 
 impl ClientTool {
@@ -83,7 +92,7 @@ impl Performer {
 }
 
 /// How a client performed a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientOutcome {
     /// The call was performed: `content` is its result.
@@ -102,12 +111,12 @@ impl From<ClientOutcome> for Outcome {
 }
 
 /// Payload of `answer_tool_call`: a client's answer to a call of a tool that a client brought.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AnswerToolCall {
     /// The call that waits, as in `tool_call.waiting`.
     pub call: CallId,
-    /// Whether it was performed.
+    /// Whether the tool did what it was asked.
     pub outcome: ClientOutcome,
     /// What the model reads: text, or JSON text.
     pub content: String,

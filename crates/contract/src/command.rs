@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::ai_config::AiConfig;
 use crate::client_tool::ClientTool;
 use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId};
+use crate::limits::CLIENT_TOOLS_MAX;
 use crate::model::{Content, HistoryMessage, StreamingOverride};
 use crate::timestamp::Timestamp;
 use crate::version::{FOLD, VERSION};
@@ -152,50 +155,71 @@ pub struct Command<T> {
 }
 
 /// Payload of `start`: everything that a new session is given.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Start {
-    /// The agent; the configured default where none is given.
+    /// Key or alias of the agent; the default agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentId>,
-    /// The first user message; none where the session begins without a turn.
+    /// The first message of the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt: Option<Content>,
-    /// Whether the session waits for more after its first turn.
+    /// Whether the session waits for more messages after its first turn.
     pub interactive: bool,
-    /// History to begin with: texts of user and assistant, and calls with their results.
+    /// History to begin with: messages with `role` and `content`, replies also with `tool_calls`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "history_schema")]
     pub messages: Vec<HistoryMessage>,
-    /// A session whose transcript this one begins with, before `messages`.
+    /// A session whose transcript this one begins with, before `messages`: `{session_id, at?}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resume_from: Option<ResumeFrom>,
-    /// The model; the agent's where none is given.
+    /// Id of the model; that of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"\S"))]
     pub model: Option<String>,
-    /// Parameters for the provider; they go over those of `ai_config`.
-    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
-    pub parameters: serde_json::Map<String, serde_json::Value>,
-    /// The prompt and the requests to the model, where they differ from what agent and model say.
+    /// Parameters for the provider, such as `temperature`; they go over those of `ai_config`.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub parameters: Map<String, Value>,
+    /// Prompt and requests to the model, where they differ from the agent's.
     #[serde(skip_serializing_if = "AiConfig::is_empty")]
+    #[schemars(with = "Map<String, Value>")]
     pub ai_config: AiConfig,
     /// Continuation settings that replace the agent's, one by one.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
     pub continuation: Option<ContinuationOverride>,
-    /// Features switched on and off for this session.
+    /// Prompt features to `enable` and `disable`.
     #[serde(skip_serializing_if = "Features::is_empty")]
     pub features: Features,
-    /// Tools that this session may use, of those that its agent may; all of them where none is given.
+    /// Names of the tools that the session may use, of those of its agent; all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(inner(regex(pattern = "^[A-Za-z0-9_-]{1,64}$")))]
     pub tools: Option<Vec<String>>,
-    /// Tools that the client performs itself, beside those of the agent.
+    /// Tools that the client brings, and whose calls it answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = CLIENT_TOOLS_MAX))]
     pub client_tools: Vec<ClientTool>,
     /// How replies are streamed; it goes over `streaming` of `ai_config`.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
     pub streaming: Option<StreamingOverride>,
     /// Of the loop only: the call of another session that this one performs.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub parent: Option<Parent>,
+}
+
+/// The simplest form of a history: texts of user and model.
+fn history_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {
+        "type": "object",
+        "properties": {
+            "role": {"enum": ["user", "assistant"]},
+            "content": {"type": "string", "pattern": "\\S"},
+        },
+        "required": ["role", "content"],
+        "additionalProperties": false,
+    }})
 }
 
 /// The call that a child session performs, and what it may use for that.
@@ -233,7 +257,7 @@ pub struct Budget {
 }
 
 /// Payload of `configure`: what is absent stays as it is.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Configure {
     /// The agent that goes on with the session, with its prompt, tools and settings; its own model, where none is
@@ -242,19 +266,22 @@ pub struct Configure {
     pub agent: Option<AgentId>,
     /// Continuation settings and limits that are replaced, one by one. They hold at once, also for a turn that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
     pub continuation: Option<ContinuationOverride>,
-    /// Features switched on and off; the prompt is composed anew.
+    /// Prompt features to `enable` and `disable`; the prompt is composed anew.
     #[serde(skip_serializing_if = "Features::is_empty")]
     pub features: Features,
     /// The model of the calls that open from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"\S"))]
     pub model: Option<String>,
-    /// The prompt and the requests to the model, over what the session says of them already. The prompt is composed
-    /// anew.
+    /// Prompt and requests to the model, over what the session says of them already. The prompt is composed anew.
     #[serde(skip_serializing_if = "AiConfig::is_empty")]
+    #[schemars(with = "Map<String, Value>")]
     pub ai_config: AiConfig,
-    /// Tools that clients perform, in place of all that they brought before. They hold from the next model call.
+    /// Tools of the client, in place of all that it brought before. They hold from the next model call.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = CLIENT_TOOLS_MAX))]
     pub client_tools: Option<Vec<ClientTool>>,
 }
 
@@ -267,7 +294,7 @@ impl Start {
 }
 
 /// An older session, as far as it is taken over. It goes on by itself, unchanged; nothing that it did is done again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ResumeFrom {
     /// The session, of the same tenant.
@@ -278,7 +305,7 @@ pub struct ResumeFrom {
 }
 
 /// Prompt features by name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Features {
     /// Names of features that are switched on.
@@ -309,7 +336,7 @@ impl Features {
 }
 
 /// How a message meets a running turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageMode {
     /// Seen by the model at the start of the next step.
@@ -322,17 +349,17 @@ pub enum MessageMode {
 }
 
 /// Payload of `send_user_message`: one message of the user.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SendUserMessage {
     /// The message, as text or as parts.
     pub content: Content,
-    /// How it meets a running turn.
+    /// What it does to a turn that runs; `steer`.
     #[serde(default)]
     pub mode: MessageMode,
-    /// Tools that clients perform, in place of all that they brought before. They hold from the step that reads the
-    /// message.
+    /// Tools of the client, in place of all that it brought before. They hold from the step that reads the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = CLIENT_TOOLS_MAX))]
     pub client_tools: Option<Vec<ClientTool>>,
 }
 
@@ -344,16 +371,16 @@ impl SendUserMessage {
 }
 
 /// Payload of `pause`, `resume`, `stop`, `cancel_turn` and `clear_history`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ControlReason {
-    /// Reason that people read; the loop does not interpret it.
+    /// Why, for the log; the loop does not interpret it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 /// What a person decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerDecision {
     /// The call may run.
@@ -365,22 +392,24 @@ pub enum AnswerDecision {
 }
 
 /// Payload of `answer`: a person's decision at a gate.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
     /// The gate: the id of the call that waits.
     pub gate: CallId,
-    /// SHA-256 of the arguments that were shown; an answer to other arguments is refused.
+    /// SHA-256 of the arguments that the person saw, as the gate has it; an answer to other arguments is refused.
+    #[schemars(regex(pattern = "^[0-9a-f]{64}$"))]
     pub arguments_sha256: String,
-    /// Whether the gate is approved or denied.
+    /// Whether the gate is approved or denied; `answer` is for questions.
     pub decision: AnswerDecision,
-    /// With `approve`: the call runs with these arguments instead.
+    /// Arguments in place of the model's; with `approve`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
     pub arguments: Option<Json>,
-    /// With `answer`: what the model reads.
+    /// The answer to a question, which the model reads; with `answer`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
-    /// A note; on `deny` the model reads it.
+    /// A note; the model reads that of a denial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

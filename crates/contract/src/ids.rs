@@ -1,9 +1,11 @@
 //! Ids, parsed and never spliced: each is one token of a subject.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 /// Why a text is not an id.
@@ -22,6 +24,17 @@ enum Also {
     Nothing,
     Underscore,
     UpperAndUnderscore,
+}
+
+impl Also {
+    /// The characters of an id, as a class of a regular expression has them.
+    const fn class(self) -> &'static str {
+        match self {
+            Self::Nothing => "a-z0-9-",
+            Self::Underscore => "a-z0-9_-",
+            Self::UpperAndUnderscore => "A-Za-z0-9_-",
+        }
+    }
 }
 
 fn check(kind: &'static str, max: usize, also: Also, text: &str) -> Result<Arc<str>, IdError> {
@@ -90,6 +103,21 @@ macro_rules! id {
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Debug::fmt(&self.0, f)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                let pattern = format!("^[{}]{{1,{}}}$", Also::$also.class(), $max);
+                json_schema!({"type": "string", "pattern": pattern})
             }
         }
     };

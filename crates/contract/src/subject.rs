@@ -6,6 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::command::Verb;
@@ -297,7 +298,7 @@ pub fn inbox_prefix(name: &str) -> String {
 
 words! {
     /// What a dead letter was.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum DeadKind {
         /// An input of a session: a client's command, or a worker's report.

@@ -1,8 +1,10 @@
 //! An instant in whole milliseconds, written as RFC 3339 in UTC.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -67,6 +69,20 @@ impl fmt::Display for Timestamp {
             }
         }
         f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+impl JsonSchema for Timestamp {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Timestamp".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date-time"})
     }
 }
 

@@ -12,7 +12,7 @@ use service::connections::Connection;
 use crate::access::{ApiCaller, Authenticator, Credentials};
 use crate::api_error::ApiError;
 use crate::request_body;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 
 /// Bytes that an idle connection takes, as measured by `tests/suite/idle_memory.rs`, with a margin.
 pub(crate) const CONNECTION_BYTES: usize = 32 << 10;

@@ -26,7 +26,7 @@ use crate::command_waiters::CommandWaiter;
 use crate::fair_queue::RequestCost;
 use crate::inbox::{InboxLoad, load_inbox};
 use crate::params::{CommandBody, CommandRequest, UnvalidatedCommand};
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 use crate::session_log::fold_session;
 
 /// Pause between checks of the log while an acknowledgement is awaited: it may be lost.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use session_api::{DeadLetterParams, ListDeadLettersParams};
 use bus::BusError;
 use contract::command::Verb;
 use contract::streams::Objects;
@@ -17,7 +18,7 @@ use crate::cells::{Cell, CellAnswers, missing_error};
 use crate::clock;
 use crate::fair_queue::RequestCost;
 use crate::params;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 
 /// A dead letter as clients see it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -56,7 +57,7 @@ impl SessionApi {
     pub(crate) async fn list_dead_letters(
         &self,
         caller: &ApiCaller,
-        params: &params::ListDeadLettersParams,
+        params: &ListDeadLettersParams,
     ) -> Result<(Vec<DeadLetterInfo>, Vec<CellName>), ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let session = params.session_id.clone().map(|session| SessionKey { tenant: caller.tenant.clone(), session });
@@ -79,7 +80,7 @@ impl SessionApi {
     pub(crate) async fn get_dead_letter(
         &self,
         caller: &ApiCaller,
-        params: params::DeadLetterParams,
+        params: DeadLetterParams,
     ) -> Result<DeadLetterInfo, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Light).await?;
         let (_, at, letter) = self.find_dead_letter(caller, params).await?;
@@ -91,7 +92,7 @@ impl SessionApi {
     pub(crate) async fn retry_dead_letter(
         &self,
         caller: &ApiCaller,
-        params: params::DeadLetterParams,
+        params: DeadLetterParams,
     ) -> Result<DeadLetterRetry, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let (cell, at, letter) = self.find_dead_letter(caller, params).await?;
@@ -134,7 +135,7 @@ impl SessionApi {
     pub(crate) async fn drop_dead_letter(
         &self,
         caller: &ApiCaller,
-        params: params::DeadLetterParams,
+        params: DeadLetterParams,
     ) -> Result<DeadLetterInfo, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Command).await?;
         let (cell, at, letter) = self.find_dead_letter(caller, params).await?;
@@ -145,9 +146,9 @@ impl SessionApi {
     async fn find_dead_letter(
         &self,
         caller: &ApiCaller,
-        params: params::DeadLetterParams,
+        params: DeadLetterParams,
     ) -> Result<(Arc<Cell>, DeadSubject, bus::DeadLetter), ApiError> {
-        let params::DeadLetterParams { session_id: session, kind, id } = params;
+        let DeadLetterParams { session_id: session, kind, id } = params;
         let at = DeadSubject { key: SessionKey { tenant: caller.tenant.clone(), session }, kind, id };
         let find = |cell: Arc<Cell>| {
             let at = at.clone();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use session_api::{ListMailParams, ReplyMailParams, SendMailParams};
 use bus::BusError;
 use contract::limits::MAILS_SHOWN_MAX;
 use contract::mail::{MailAction, MailList, MailRequest, MailResponse, PEOPLE, RepliedMail, SentMail};
@@ -12,8 +13,8 @@ use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::cells::{Cell, CellAnswers, TenantCells, missing_error};
 use crate::fair_queue::RequestCost;
-use crate::params::{self, ListMailParams, ReplyMailParams, SendMailParams};
-use crate::session_api::SessionApi;
+use crate::params;
+use crate::api::SessionApi;
 
 /// When a client should retry a request that no executor answered.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

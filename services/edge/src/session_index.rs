@@ -6,6 +6,7 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use session_api::ListCursor;
 use bus::{Bus, BusError, SummaryChange};
 use contract::commit::{ListPlace, Phase, SessionSummary};
 use contract::limits::SESSION_INDEX_BYTES_MAX;
@@ -17,7 +18,6 @@ use service::tasks::Tasks;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::params::ListCursor;
 
 /// Shortest and longest pause between reads of the whole index: the watch does not report expired entries, and it may
 /// lose a change.

@@ -11,7 +11,7 @@ use crate::cells::Cell;
 use crate::commands::{PendingCommand, check_names};
 use crate::fair_queue::RequestCost;
 use crate::params::{self, CommandRequest, UnvalidatedCommand};
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 use crate::session_log::fold_session;
 
 /// How many ids the edge generates for a session until it has one whose home can be reached. With one of 64 cells, a half

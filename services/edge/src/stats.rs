@@ -6,8 +6,47 @@ use contract::Timestamp;
 use contract::commit::{SessionCounters, SessionSummary};
 use contract::event::{Spent, StopReason};
 use serde::Serialize;
+use session_api::StatsParams;
 
-use crate::params::Intervals;
+use crate::api_error::ApiError;
+use crate::params::LIST_MAX;
+
+/// Shortest interval of statistics, in seconds.
+const INTERVAL_SECONDS_MIN: u32 = 60;
+
+/// Intervals of equal length, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Intervals {
+    length_ms: u64,
+    /// Number of the first interval, where that of the epoch is 0.
+    first: u64,
+    count: usize,
+}
+
+impl Intervals {
+    /// Returns the intervals up to now, which begin at whole multiples of their length; none if none are asked for.
+    pub(crate) fn of(params: &StatsParams, now: Timestamp) -> Result<Option<Self>, ApiError> {
+        let Some(seconds) = params.interval else { return Ok(None) };
+        let Some(since) = params.since else {
+            return Err(ApiError::bad_request("`interval` needs `since`: the first interval begins there"));
+        };
+        if seconds < INTERVAL_SECONDS_MIN {
+            let message = format!("`interval` is {seconds}, it must be at least {INTERVAL_SECONDS_MIN} seconds");
+            return Err(ApiError::bad_request(message));
+        }
+        let length_ms = u64::from(seconds) * 1_000;
+        let first = since.as_millis() / length_ms;
+        let count = (now.as_millis() / length_ms + 1).saturating_sub(first);
+        match usize::try_from(count) {
+            Ok(count) if count <= LIST_MAX => Ok(Some(Self { length_ms, first, count })),
+            Ok(_) | Err(_) => {
+                let message =
+                    format!("`interval` gives {count} intervals since `since`, at most {LIST_MAX} are allowed");
+                Err(ApiError::bad_request(message))
+            }
+        }
+    }
+}
 
 /// Statistics of the sessions of one agent with one model.
 #[derive(Debug, Clone, PartialEq, Serialize)]

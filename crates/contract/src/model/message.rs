@@ -1,6 +1,10 @@
 //! Messages of a transcript, and the parts of which they consist.
 
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// One message of a transcript, as the gateway maps it to a provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -115,6 +119,33 @@ pub enum Content {
     Text(String),
     /// A message of texts and images, in order.
     Parts(Vec<Part>),
+}
+
+impl JsonSchema for Content {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Content".into()
+    }
+
+    /// A text, or texts and images in their order, of which one at least is not empty.
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let part = |kind: &str, field: &str, of: &Value| {
+            let properties = json!({"type": {"const": kind}, field: of});
+            json!({"type": "object", "properties": properties, "required": ["type", field]})
+        };
+        let words = json!({"type": "string", "pattern": "\\S"});
+        let url = json!({"type": "object", "properties": {"url": {"type": "string"}}, "required": ["url"]});
+        let image = part("image_url", "image_url", &url);
+        let parts = json!({
+            "type": "array",
+            "items": {"oneOf": [part("text", "text", &json!({"type": "string"})), image]},
+            "contains": {"oneOf": [part("text", "text", &words), image]},
+        });
+        json_schema!({"oneOf": [words, parts]})
+    }
 }
 
 impl Content {

@@ -1,5 +1,6 @@
 //! A message to a task that waits: the answer to a gate, or the result of a call.
 
+use session_api::Method;
 use contract::Json;
 use contract::client_tool::{AnswerToolCall, ClientOutcome};
 use contract::command::{Answer, AnswerDecision};
@@ -14,9 +15,8 @@ use super::requests::MessagePart;
 use super::task::AgentTask;
 use crate::access::{self, ApiCaller};
 use crate::commands;
-use crate::method::Method;
 use crate::params;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 
 /// Texts that approve, and those that deny.
 const APPROVE: [&str; 3] = ["approve", "approved", "yes"];

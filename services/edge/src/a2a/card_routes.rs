@@ -17,7 +17,7 @@ use super::send::choose_agent;
 use crate::access::{ApiCaller, Credentials, base_url};
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, connection_of};
-use crate::session_api::{AgentInfo, SessionApi};
+use crate::api::{AgentInfo, SessionApi};
 
 /// How long the agents that anybody may see are kept: nobody without a credential must cost more.
 const AGENTS_AGE_MAX: Duration = Duration::from_secs(10);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use session_api::Method;
 use contract::commit::{Phase, SessionSummary};
 use contract::event::Event;
 use contract::limits::TRANSCRIPT_BYTES_MAX;
@@ -20,9 +21,8 @@ use super::task_reader::TaskReader;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
-use crate::method::Method;
 use crate::params;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 
 /// Tasks of a page: as many if the client says nothing, and at most so many.
 const PAGE_DEFAULT: usize = 50;

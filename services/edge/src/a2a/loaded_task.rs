@@ -12,7 +12,7 @@ use super::task_reader::TaskReader;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 use crate::turn::{BegunTurn, TurnStart};
 
 /// A task as the log has it.

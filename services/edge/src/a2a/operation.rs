@@ -1,5 +1,6 @@
 //! The operations of A2A, which both bindings share.
 
+use session_api::Method;
 use contract::ErrorCode;
 use serde_json::{Value, json};
 
@@ -11,8 +12,7 @@ use super::task::TaskPhase;
 use super::task_stream::TaskStream;
 use super::{card, list, send};
 use crate::access::ApiCaller;
-use crate::method::Method;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 
 /// An operation with its parameters.
 #[derive(Debug)]

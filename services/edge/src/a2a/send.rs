@@ -1,5 +1,6 @@
 //! `SendMessage` and `SendStreamingMessage`: a message begins a turn, or answers a task that waits.
 
+use session_api::Method;
 use contract::model::{Content, ImageUrl, Part};
 use contract::{AgentId, ErrorCode, Json, SessionId};
 
@@ -10,9 +11,8 @@ use super::requests::{MessagePart, SendParams, UserMessage, parse_task_id};
 use super::task_id::TaskId;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::method::Method;
 use crate::params;
-use crate::session_api::{AgentInfo, SessionApi};
+use crate::api::{AgentInfo, SessionApi};
 use crate::turn::{self, RequestIdentity, SessionChoice, TurnRequest};
 
 /// Bytes of an id that a client gives to its message.

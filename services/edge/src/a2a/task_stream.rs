@@ -9,7 +9,7 @@ use super::loaded_task::LoadedTask;
 use super::task::{AgentTask, TaskUpdate};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 use crate::sse;
 use crate::turn::TurnStream;
 

@@ -11,8 +11,9 @@ use contract::{AgentId, TenantId, Timestamp};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service::connections::ConnectionLimits;
+use session_api::Scope;
 
-use super::grant::{Grant, HolderLimits, Scope};
+use super::grant::{Grant, HolderLimits};
 
 /// The beginning of each key, by which scanners of leaked secrets know it.
 const PREFIX: &str = "ailoop_";

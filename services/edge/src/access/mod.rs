@@ -13,7 +13,6 @@ mod tokens;
 
 pub(crate) use authentication::{Authenticator, CredentialHeader, Credentials, SUBPROTOCOL};
 pub(crate) use grant::ApiCaller;
-pub use grant::Scope;
 pub(crate) use grants::Grants;
 pub use issuers::{IssuerConfig, SignatureAlgorithm};
 pub use keys::{KeyEntry, KeysFile, generate_key};

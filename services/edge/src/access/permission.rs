@@ -1,11 +1,11 @@
 //! The check of each request against what its caller was granted, and the audit log.
 
+use session_api::{Method, Scope};
 use contract::ErrorCode;
 use contract::command::Start;
 
-use super::grant::{ApiCaller, Scope};
+use super::grant::ApiCaller;
 use crate::api_error::ApiError;
-use crate::method::Method;
 
 /// The result of the check that a caller may use the agent of a start. Only this module makes it, so no session is
 /// started for a caller without the check.

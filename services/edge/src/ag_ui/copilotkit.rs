@@ -1,5 +1,6 @@
 //! What the front end of `CopilotKit` asks its runtime for, beside runs: the agents, the history of a thread, and a stop.
 
+use session_api::Method;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
@@ -17,7 +18,6 @@ use super::thread::Thread;
 use crate::access;
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
-use crate::method::Method;
 use crate::request_trace;
 use crate::turn::{self, BegunTurn, TurnStart, TurnStream};
 

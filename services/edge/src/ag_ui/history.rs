@@ -11,7 +11,7 @@ use super::names::RunNames;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::params::LIST_MAX;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 use crate::turn::{call_id, without_instructions};
 
 /// Loads the messages of a session; of a long one the last turns.

@@ -18,7 +18,7 @@ use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
 use crate::params;
 use crate::request_trace;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 use crate::turn::{self, BegunTurn, RequestIdentity, SessionChoice, TurnStream};
 
 /// Name of the request in spans and metrics.

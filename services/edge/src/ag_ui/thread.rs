@@ -8,7 +8,7 @@ use super::interrupt::Interrupt;
 use super::reply::Waiting;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 use crate::turn;
 
 /// The session of a thread before the run.

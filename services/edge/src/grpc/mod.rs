@@ -7,6 +7,7 @@ mod service;
 mod status;
 mod stream;
 
+use session_api::Method;
 use contract::ErrorCode;
 use contract::command::ControlReason;
 use tonic::{Request, Response, Status};
@@ -15,10 +16,9 @@ use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::commands::CommandVerb;
 use crate::invoke;
-use crate::method::Method;
 use crate::params::UnvalidatedCommand;
 use crate::request_trace;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 
 pub(crate) use authentication::authenticate;
 use replies::wait_for_command;

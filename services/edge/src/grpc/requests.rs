@@ -1,5 +1,6 @@
 //! Conversion of messages to parameters.
 
+use session_api::DeadLetterParams;
 use contract::command::Start;
 use contract::model::Content;
 use contract::{ClientTool, Json, Timestamp};
@@ -8,8 +9,8 @@ use serde_json::{Map, Value};
 use crate::api_error::ApiError;
 use crate::params;
 
-pub(super) fn parse_dead_letter(message: &proto::DeadRequest) -> Result<params::DeadLetterParams, ApiError> {
-    Ok(params::DeadLetterParams {
+pub(super) fn parse_dead_letter(message: &proto::DeadRequest) -> Result<DeadLetterParams, ApiError> {
+    Ok(DeadLetterParams {
         session_id: params::parse_session_id(&message.session_id)?,
         kind: params::parse_word("kind", &message.kind)?,
         id: params::parse("id", &message.id)?,

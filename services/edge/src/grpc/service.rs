@@ -1,5 +1,6 @@
 //! The methods of the service.
 
+use session_api::{DescribeAgentParams, ListDeadLettersParams, ListMailParams, ListPendingParams, ListSessionsParams, Method, ReplayParams, ReplyMailParams, SendMailParams, StatsParams, TestReplyParams, ToolResultParams, TranscriptParams, TryToolParams, WatchParams};
 use bus::Depth;
 use contract::client_tool::{AnswerToolCall, OpenClientCall};
 use contract::command::{Answer, Configure, SendUserMessage};
@@ -17,11 +18,8 @@ use super::requests::{
 };
 use super::stream::{NotificationStream, stream_notifications};
 use crate::commands;
-use crate::method::Method;
-use crate::params::{
-    self, DescribeAgentParams, ListSessionsParams, TestReplyParams, TryToolParams, UnvalidatedCommand, WatchParams,
-};
-use crate::session_api::{
+use crate::params::{self, UnvalidatedCommand};
+use crate::api::{
     CallerInfo, PendingList, QueueDepth, ReplyDecision, SessionPage, SessionStats, TranscriptPage,
 };
 
@@ -132,7 +130,7 @@ impl Service for GrpcService {
             let session_id = params::parse_optional("session_id", &message.session_id)?;
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
             let PendingList { pending, missing_cells } =
-                api.list_pending::<OpenClientCall>(caller, &params::ListPendingParams { session_id, limit }).await?;
+                api.list_pending::<OpenClientCall>(caller, &ListPendingParams { session_id, limit }).await?;
             let missing_cells = to_names(missing_cells);
             Ok(proto::ListCallsReply { calls: pending.into_iter().map(to_pending_call).collect(), missing_cells })
         })
@@ -154,7 +152,7 @@ impl Service for GrpcService {
         let message = request.get_ref();
         self.read(Method::GetTranscript, &message.session_id, &request, async |api, caller, session| {
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
-            let params = params::TranscriptParams { session_id: session.id().clone(), after: message.after, limit };
+            let params = TranscriptParams { session_id: session.id().clone(), after: message.after, limit };
             let TranscriptPage { session_id: _, turns, next_after, is_incomplete } =
                 api.get_transcript(caller, session, &params).await?;
             Ok(proto::TranscriptReply { turns_json: to_json(&turns)?, next_after, is_incomplete })
@@ -231,7 +229,7 @@ impl Service for GrpcService {
         let message = request.get_ref();
         self.read(Method::ReplaySession, &message.session_id, &request, async |api, caller, session| {
             let session_id = session.id().clone();
-            let params = params::ReplayParams { session_id, at: message.at, no_commits: message.no_commits };
+            let params = ReplayParams { session_id, at: message.at, no_commits: message.no_commits };
             let replayed = api.replay_session(caller, session, &params).await?;
             let (slot, differs) = (replayed.slot, !replayed.differs.is_empty());
             Ok(proto::ReplayReply { json: to_json(&replayed)?, slot, differs })
@@ -245,7 +243,7 @@ impl Service for GrpcService {
             let since = parse_since(&message.since)?;
             let interval = Some(message.interval).filter(|seconds| *seconds > 0);
             let SessionStats { stats, intervals, missing_cells } =
-                api.get_stats(caller, &params::StatsParams { since, interval }).await?;
+                api.get_stats(caller, &StatsParams { since, interval }).await?;
             let intervals_json = intervals.map(|intervals| to_json(&intervals)).transpose()?.unwrap_or_default();
             let missing_cells = to_names(missing_cells);
             Ok(proto::StatsReply { json: to_json(&stats)?, intervals_json, missing_cells })
@@ -260,7 +258,7 @@ impl Service for GrpcService {
         let message = request.get_ref();
         self.read(Method::GetFullResult, &message.session_id, &request, async |api, caller, session| {
             let call = params::parse("call", &message.call)?;
-            let params = params::ToolResultParams { session_id: session.id().clone(), call };
+            let params = ToolResultParams { session_id: session.id().clone(), call };
             let full_result = api.get_full_result(caller, session, &params).await?;
             Ok(proto::ToolResultReply { content: full_result.content })
         })
@@ -276,7 +274,7 @@ impl Service for GrpcService {
             let session_id = params::parse_optional("session_id", &message.session_id)?;
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
             let PendingList { pending, missing_cells } =
-                api.list_pending::<OpenGate>(caller, &params::ListPendingParams { session_id, limit }).await?;
+                api.list_pending::<OpenGate>(caller, &ListPendingParams { session_id, limit }).await?;
             let missing_cells = to_names(missing_cells);
             Ok(proto::ListGatesReply { gates: pending.into_iter().map(to_gate).collect(), missing_cells })
         })
@@ -333,7 +331,7 @@ impl Service for GrpcService {
     ) -> Result<Response<proto::ListMailReply>, Status> {
         self.call(Method::ListMail, "", &request, async |api, caller| {
             let mailbox = params::parse_optional("mailbox", &request.get_ref().mailbox)?;
-            let (list, missing_cells) = api.list_mail(caller, params::ListMailParams { mailbox }).await?;
+            let (list, missing_cells) = api.list_mail(caller, ListMailParams { mailbox }).await?;
             let more = u64::try_from(list.more).unwrap_or(u64::MAX);
             let (mails, missing_cells) = (list.mails.into_iter().map(to_mail).collect(), to_names(missing_cells));
             Ok(proto::ListMailReply { mails, more, missing_cells })
@@ -349,7 +347,7 @@ impl Service for GrpcService {
             let proto::SendMailRequest { mailbox, command_id, to, subject, text } = request.get_ref().clone();
             let mailbox = params::parse_optional("mailbox", &mailbox)?;
             let command_id = params::parse_optional("command_id", &command_id)?;
-            let params = params::SendMailParams { mailbox, command_id, to, subject, text };
+            let params = SendMailParams { mailbox, command_id, to, subject, text };
             let sent = api.send_mail(caller, params).await?;
             Ok(proto::SendMailReply { id: sent.sent.to_string(), to: sent.to.to_string() })
         })
@@ -364,7 +362,7 @@ impl Service for GrpcService {
             let proto::ReplyMailRequest { mailbox, command_id, id, text } = request.get_ref().clone();
             let mailbox = params::parse_optional("mailbox", &mailbox)?;
             let command_id = params::parse_optional("command_id", &command_id)?;
-            let params = params::ReplyMailParams { mailbox, command_id, id, text };
+            let params = ReplyMailParams { mailbox, command_id, id, text };
             let closed = api.reply_mail(caller, params).await?;
             Ok(proto::ReplyMailReply { id: closed.closed.to_string(), answered: closed.answered })
         })
@@ -379,7 +377,7 @@ impl Service for GrpcService {
         self.call(Method::ListDeadLetters, &message.session_id, &request, async |api, caller| {
             let session_id = params::parse_optional("session_id", &message.session_id)?;
             let (dead, missing_cells) =
-                api.list_dead_letters(caller, &params::ListDeadLettersParams { session_id }).await?;
+                api.list_dead_letters(caller, &ListDeadLettersParams { session_id }).await?;
             Ok(proto::ListDeadReply { json: to_json(&dead)?, missing_cells: to_names(missing_cells) })
         })
         .await
@@ -438,11 +436,11 @@ impl Service for GrpcService {
     async fn try_tool(&self, request: Request<proto::TryToolRequest>) -> Result<Response<proto::TryToolReply>, Status> {
         let message = request.get_ref();
         self.call(Method::TryTool, "", &request, async |api, caller| {
-            let call = TryToolParams {
-                tool: params::parse("tool", &message.tool)?,
-                arguments: parse_optional_json(&message.arguments_json)?.unwrap_or_else(params::no_arguments),
-                arguments_sha256: Some(message.arguments_sha256.clone()).filter(|hash| !hash.is_empty()),
-            };
+            let mut call = TryToolParams::new(params::parse("tool", &message.tool)?);
+            if let Some(arguments) = parse_optional_json(&message.arguments_json)? {
+                call.arguments = arguments;
+            }
+            call.arguments_sha256 = Some(message.arguments_sha256.clone()).filter(|hash| !hash.is_empty());
             Ok(proto::TryToolReply { json: to_json(&api.try_tool(caller, call).await?)? })
         })
         .await

@@ -1,5 +1,6 @@
 //! A session as server-sent events.
 
+use session_api::{Method, WatchParams};
 use axum::response::Response;
 use axum::response::sse::Event;
 use contract::ErrorCode;
@@ -9,10 +10,9 @@ use super::errors::{Problem, to_response};
 use super::request::ClientRequest;
 use crate::api_error::ApiError;
 use crate::invoke;
-use crate::method::Method;
-use crate::params::{self, WatchParams};
+use crate::params;
 use crate::request_trace;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 use crate::sse;
 use crate::watch::WATCH_FAILED;
 use crate::watch::event_stream::EventStream;

@@ -2,14 +2,11 @@
 
 mod errors;
 mod events;
-mod openapi;
 mod request;
-mod results;
-mod route;
-mod routes;
 
 use std::sync::{Arc, LazyLock};
 
+use session_api::{HttpVerb, Method, ROUTES, Route, openapi};
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{Method as HttpMethod, StatusCode, header};
@@ -24,18 +21,15 @@ use crate::access::{Authenticator, Credentials};
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::invoke;
-use crate::method::Method;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 use errors::to_response;
 pub(crate) use errors::{add_headers, to_status};
 use request::ClientRequest;
-use route::{HttpVerb, Route};
-use routes::ROUTES;
 
 /// Builds the routes below `/v1`.
 pub(crate) fn routes(state: HttpState) -> Router {
     let mut router = for_pages(&state, Router::new().route("/v1/openapi.json", get(async || openapi_response())));
-    for route in ROUTES {
+    for route in ROUTES.iter() {
         let filter = match route.verb {
             HttpVerb::Get => MethodFilter::GET,
             HttpVerb::Post => MethodFilter::POST,
@@ -72,7 +66,7 @@ async fn check_page(
 
 async fn handle(state: HttpState, route: &'static Route, request: Request) -> Response {
     match ClientRequest::read(&state, route, request).await {
-        Ok(request) if route.method == Method::WatchSession => events::respond(&state.api, request).await,
+        Ok(request) if route.method.is_stream() => events::respond(&state.api, request).await,
         Ok(request) => respond(&state.api, route, request).await,
         Err(error) => to_response(&error),
     }

@@ -1,16 +1,15 @@
 //! A request over HTTP: who sends it, and its parameters from path, query, headers and body as one object.
 
+use session_api::{HttpVerb, Route, ValueKind};
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use contract::trace::TraceContext;
 use serde_json::{Map, Value};
 
-use super::route::{FieldKind, HttpVerb, Route};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
-use crate::method::Method;
 use crate::params;
 use crate::request_trace;
 
@@ -83,44 +82,32 @@ fn parse_query(route: &Route, query: &str) -> Result<Map<String, Value>, ApiErro
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let field = route.fields.iter().find(|field| field.name == name);
         let Some(field) = field else {
-            let known: Vec<&str> = route.fields.iter().map(|field| field.name).collect();
+            let known: Vec<&str> = route.fields.iter().map(|field| &*field.name).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let name: String = name.chars().take(80).collect();
             return Err(ApiError::bad_request(format!("unknown parameter {name:?}; there are: {known}")));
         };
-        if params.insert(field.name.to_owned(), parse_value(field.name, field.kind, &value)?).is_some() {
+        if params.insert(field.name.clone(), parse_value(&field.name, field.kind(), &value)?).is_some() {
             return Err(ApiError::bad_request(format!("`{name}` stands in the query twice")));
         }
     }
     Ok(params)
 }
 
-fn parse_value(name: &str, kind: FieldKind, text: &str) -> Result<Value, ApiError> {
+fn parse_value(name: &str, kind: ValueKind, text: &str) -> Result<Value, ApiError> {
     let wrong = |wanted: &str| {
         let text: String = text.chars().take(80).collect();
         ApiError::bad_request(format!("`{name}` is {text:?}, it must be {wanted}"))
     };
     match kind {
-        FieldKind::Count => text.parse::<u32>().map(Value::from).map_err(|_| wrong("a whole number below 2^32")),
-        FieldKind::Amount => match text.parse::<f64>() {
+        ValueKind::Count => text.parse::<u32>().map(Value::from).map_err(|_| wrong("a whole number below 2^32")),
+        ValueKind::Amount => match text.parse::<f64>() {
             Ok(amount) if amount.is_finite() && amount >= 0.0 => Ok(Value::from(amount)),
             Ok(_) | Err(_) => Err(wrong("a number that is not negative")),
         },
-        FieldKind::Flag => text.parse::<bool>().map(Value::from).map_err(|_| wrong("true or false")),
-        FieldKind::Text
-        | FieldKind::Words
-        | FieldKind::Id
-        | FieldKind::Agent
-        | FieldKind::Sha256
-        | FieldKind::Time
-        | FieldKind::Cursor
-        | FieldKind::OneOf(_) => Ok(Value::from(text)),
-        FieldKind::Content
-        | FieldKind::ClientTools
-        | FieldKind::SessionPoint
-        | FieldKind::Object
-        | FieldKind::Messages
-        | FieldKind::Names => Err(wrong("in the body of a POST")),
+        ValueKind::Flag => text.parse::<bool>().map(Value::from).map_err(|_| wrong("true or false")),
+        ValueKind::Text => Ok(Value::from(text)),
+        ValueKind::Json => Err(wrong("in the body of a POST")),
     }
 }
 
@@ -141,7 +128,7 @@ fn add_headers(route: &Route, headers: &HeaderMap, params: &mut Map<String, Valu
         }
         params.insert("command_id".to_owned(), key);
     }
-    if route.method == Method::WatchSession
+    if route.method.is_stream()
         && !params.contains_key("from_seq")
         && let Some(last) = text("last-event-id").transpose()?
     {

@@ -1,5 +1,6 @@
 //! The tool of an agent: a turn of a new session, or of one that goes on.
 
+use session_api::Method;
 use contract::model::Content;
 use contract::{AgentId, ErrorCode};
 use rmcp::model::{CallToolResponse, InputResponses};
@@ -10,7 +11,6 @@ use super::elicitation::{self, CallState};
 use super::results;
 use super::turn_follower::McpCall;
 use crate::api_error::ApiError;
-use crate::method::Method;
 use crate::params;
 use crate::turn::{self, BegunTurn, SessionChoice, TurnRequest, TurnStart};
 

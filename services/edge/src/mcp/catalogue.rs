@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, LazyLock};
 
+use session_api::Method;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 
 use super::schemas;
 use super::session_tool::SessionTool;
 use crate::access::ApiCaller;
-use crate::method::Method;
-use crate::session_api::AgentInfo;
+use crate::api::AgentInfo;
 
 /// What a caller needs to call an agent.
 const AGENT_METHODS: &[Method] = &[Method::StartSession, Method::SendMessage, Method::WatchSession];

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use session_api::{Method, Scope};
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -22,10 +23,9 @@ use super::handler::McpHandler;
 use super::late_response;
 use super::session_tool::SessionTool;
 use super::sessions::ClientSessions;
-use crate::access::{self, Credentials, Scope};
+use crate::access::{self, Credentials};
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, connection_of, read_body};
-use crate::method::Method;
 use crate::params;
 use crate::request_trace;
 

@@ -1,5 +1,6 @@
 //! Answers the requests of MCP clients, whatever the revision that they speak.
 
+use session_api::Method;
 use contract::ErrorCode;
 use contract::trace::TraceContext;
 use rmcp::model::{
@@ -18,9 +19,8 @@ use super::{agent_tool, results, session_tools};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::clock;
-use crate::method::Method;
 use crate::request_trace;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 use crate::turn::{self, RequestIdentity};
 
 /// Field of `_meta` by which a client marks a call that it may repeat.

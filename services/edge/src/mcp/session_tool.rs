@@ -1,6 +1,7 @@
 //! The names of the tools that are no agents, and what a caller needs for each.
 
-use crate::method::Method;
+use session_api::Method;
+
 
 /// A tool that is no agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use session_api::{Method, TranscriptParams, WatchParams};
 use contract::commit::{Phase, SessionSummary};
 use contract::event::Topic;
 use contract::{AgentId, ErrorCode};
@@ -17,9 +18,8 @@ use super::session_tool::SessionTool;
 use super::turn_follower::McpCall;
 use crate::api_error::ApiError;
 use crate::invoke;
-use crate::method::Method;
-use crate::params::{self, TranscriptParams, WatchParams};
-use crate::session_api::ReachedSession;
+use crate::params;
+use crate::api::ReachedSession;
 use crate::turn::{self, BegunTurn, SessionChoice};
 
 /// Entries of the list of sessions if the client gives no limit: a model reads them.

@@ -15,7 +15,7 @@ use super::progress::Progress;
 use super::results;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 use crate::turn::{BegunTurn, RequestIdentity, TurnPart, TurnStream};
 
 /// The way to the client beside the result of its request.

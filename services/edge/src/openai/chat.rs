@@ -13,7 +13,7 @@ use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::clock;
 use crate::params;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 use crate::turn::{self, BegunTurn, ClientTurn, RequestIdentity, SessionChoice, TurnRequest, TurnStream};
 
 /// Name of the request in spans and metrics.

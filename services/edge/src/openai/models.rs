@@ -1,5 +1,6 @@
 //! `GET /models`: the agents.
 
+use session_api::Method;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use contract::ErrorCode;
@@ -9,8 +10,7 @@ use super::client::{Client, OpenAiError};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
-use crate::method::Method;
-use crate::session_api::AgentInfo;
+use crate::api::AgentInfo;
 
 /// Lists the agents for `GET /models`.
 pub(super) async fn list(State(state): State<HttpState>, Client(caller): Client) -> Result<Response, OpenAiError> {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use session_api::Method;
 use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
 use contract::command::{Answer, AnswerDecision, MessageMode, ResumeFrom, SendUserMessage, Start, Verb};
 use contract::event::{Event, GateKind, GateOpened, InputKind, InputRef};
@@ -17,9 +18,8 @@ use super::request_identity::RequestIdentity;
 use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
 use crate::commands::{self, CommandReply};
-use crate::method::Method;
 use crate::params::{self, UnvalidatedCommand};
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 use crate::starts::ChosenId;
 
 /// Sessions of one name, of which all but the last have ended.

@@ -11,7 +11,7 @@ use super::request::TurnRequest;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::params;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 
 /// Begins the names that were given instead of those of clients. A name that begins so by itself gets it once more, so
 /// that each name can be read back without knowing any other.

@@ -23,7 +23,7 @@ use service::tasks::Tasks;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::clock;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 
 /// How long a request may be repeated under its `Idempotency-Key`.
 const WINDOW: Duration = Duration::from_mins(15);

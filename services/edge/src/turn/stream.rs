@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use session_api::WatchParams;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::{CommandId, ErrorCode, Timestamp};
 
@@ -10,8 +11,7 @@ use super::begin::{BegunTurn, TurnStart};
 use super::follower::{TurnFollower, TurnPart};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::params::WatchParams;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 use crate::watch::event_stream::EventStream;
 use crate::watch::viewer_event::{EventRole, ViewerEvent};
 

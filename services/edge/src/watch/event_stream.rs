@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use session_api::WatchParams;
 use contract::ErrorCode;
 
 use super::viewer::Viewer;
@@ -9,8 +10,7 @@ use super::viewer_event::ViewerEvent;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
-use crate::params::WatchParams;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 
 /// The events of a watch. The watch ends when this is dropped.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use session_api::WatchParams;
 use contract::commit::Phase;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::{ErrorCode, SessionId};
@@ -24,8 +25,7 @@ use crate::client_queue::{ClientQueue, QueueItem};
 use crate::clock;
 use crate::fair_queue::RequestCost;
 use crate::inbox::{START_CHECK_BACKOFF, is_start_waiting};
-use crate::params::WatchParams;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 
 /// The answer to `session.watch`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

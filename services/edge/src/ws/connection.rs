@@ -23,7 +23,7 @@ use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
 use crate::jsonrpc::{self, RequestFrame};
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 use crate::watch::WATCH_FAILED;
 use crate::watch::viewer::Viewer;
 use crate::watch::viewer_event::format_notification;

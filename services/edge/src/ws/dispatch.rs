@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use session_api::{Method, SessionParams, WatchParams};
 use contract::Json;
 use contract::{ErrorCode, SessionId};
 use futures::FutureExt;
@@ -15,10 +16,9 @@ use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::invoke;
 use crate::jsonrpc::JsonRpcRequest;
-use crate::method::Method;
-use crate::params::{self, SessionParams, WatchParams};
+use crate::params;
 use crate::request_trace::{self, RequestTrace};
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 use crate::watch::viewer::{Viewer, WatchReply};
 
 /// Result of a request, and what the connection must do after the response is queued.

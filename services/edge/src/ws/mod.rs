@@ -24,7 +24,7 @@ use crate::console;
 use crate::http;
 use crate::mcp;
 use crate::openai;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 
 /// Size of the read buffer of tungstenite, which each connection has all the time.
 const READ_BUFFER_BYTES: usize = 4 << 10;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use contract::limits::API_KEY_AGENTS_MAX;
 use contract::{AgentId, ErrorCode, TenantId, Timestamp};
 use serde_json::{Map, Value};
+use session_api::Scope;
 
-use super::super::grant::{Grant, Scope};
+use super::super::grant::Grant;
 use super::config::IssuerConfig;
 use crate::api_error::ApiError;
 

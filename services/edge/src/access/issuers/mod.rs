@@ -17,8 +17,9 @@ use futures::future::join_all;
 use serde_json::{Map, Value};
 use service::connections::ConnectionLimits;
 use service::health::Readiness;
+use session_api::Scope;
 
-use super::grant::{Grant, HolderLimits, Scope};
+use super::grant::{Grant, HolderLimits};
 use crate::api_error::ApiError;
 use crate::clock;
 use claims::unauthorized;

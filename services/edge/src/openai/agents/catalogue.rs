@@ -1,5 +1,6 @@
 //! `GET /agents`: the agents of the fleet, in the form of saved agents.
 
+use session_api::Method;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use contract::ErrorCode;
@@ -8,10 +9,9 @@ use serde_json::{Value, json};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
-use crate::method::Method;
 use crate::openai::client::{Client, OpenAiError};
 use crate::openai::responses::items::PageQuery;
-use crate::session_api::{AgentInfo, SessionApi};
+use crate::api::{AgentInfo, SessionApi};
 
 /// Lists the agents for `GET /agents`.
 pub(super) async fn list(

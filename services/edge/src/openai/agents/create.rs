@@ -9,7 +9,7 @@ use super::{catalogue, stream};
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::openai::client::{OpenAiError, TurnCall, run_turn_request};
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 use crate::turn::{self, SessionChoice, TurnRequest};
 
 /// Name of the request in spans and metrics.

@@ -1,5 +1,6 @@
 //! Items and turns of a session, read from its log by the same translation that makes its events.
 
+use session_api::Method;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use contract::event::Event;
@@ -12,11 +13,10 @@ use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::fair_queue::RequestCost;
-use crate::method::Method;
 use crate::openai::client::{Client, OpenAiError};
 use crate::openai::errors::unknown;
 use crate::openai::responses::items::PageQuery;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 use crate::watch::viewer_event::events_of_commit;
 
 /// What a session has done, in the order of time.

@@ -1,5 +1,6 @@
 //! `POST /agents/sessions/{session}/events`: what a client does to a session.
 
+use session_api::Method;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
@@ -16,11 +17,10 @@ use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
 use crate::commands;
-use crate::method::Method;
 use crate::openai::client::OpenAiError;
 use crate::params;
 use crate::request_trace;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 use crate::turn::{self, CallResult, RequestIdentity, SessionChoice, TurnRequest};
 
 /// Name of the request in spans and metrics.

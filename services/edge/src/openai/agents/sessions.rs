@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use session_api::{ListCursor, ListSessionsParams, Method};
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use contract::command::ControlReason;
@@ -15,12 +16,11 @@ use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::commands;
-use crate::method::Method;
 use crate::openai::client::{Client, OpenAiError};
 use crate::openai::errors::unknown;
 use crate::openai::responses::items::{self, PageQuery};
-use crate::params::{self, ListCursor, ListSessionsParams};
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::params;
+use crate::api::{ReachedSession, SessionApi};
 
 /// Parses the id of a session. One that no session can have is as unknown as one that none has.
 pub(super) fn parse_id(text: &str) -> Result<SessionId, ApiError> {

@@ -1,5 +1,6 @@
 //! `GET /agents/sessions/{session}/events`: the events of a session as they happen, over all its turns.
 
+use session_api::{Method, WatchParams};
 use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::response::sse::Event;
@@ -12,10 +13,8 @@ use super::sessions::parse_id;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
-use crate::method::Method;
 use crate::openai::client::{Client, OpenAiError};
-use crate::params::WatchParams;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 use crate::sse;
 use crate::watch::event_stream::EventStream;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use session_api::Method;
 use contract::command::{Answer, AnswerDecision, Configure, ResumeFrom};
 use contract::commit::Phase;
 use contract::event::GateKind;
@@ -15,9 +16,8 @@ use super::{input, references, stored};
 use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
 use crate::commands;
-use crate::method::Method;
 use crate::params;
-use crate::session_api::SessionApi;
+use crate::api::SessionApi;
 use crate::turn::{self, BegunTurn, ClientTurn, RequestIdentity, SessionChoice, TurnRequest, before_message};
 
 /// Begins or continues the turn of a request.

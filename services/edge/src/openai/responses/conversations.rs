@@ -1,5 +1,6 @@
 //! Conversations: interactive sessions that go on in another one when they have ended.
 
+use session_api::Method;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::response::{IntoResponse, Response};
 use contract::command::{ControlReason, Start};
@@ -16,10 +17,9 @@ use crate::api_error::ApiError;
 use crate::client_request::{HttpState, read_body};
 use crate::clock;
 use crate::commands;
-use crate::method::Method;
 use crate::openai::client::{Client, OpenAiError};
 use crate::params::{self, UnvalidatedCommand};
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 use crate::turn;
 
 /// Turns of a session that a list of items reads.

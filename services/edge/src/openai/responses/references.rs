@@ -1,5 +1,6 @@
 //! References to items of earlier responses: their ids name session and place, so that the log has the items.
 
+use session_api::Method;
 use contract::client_tool::Performer;
 use contract::commit::Commit;
 use contract::event::Event;
@@ -13,8 +14,7 @@ use super::stored::{StoredResponse, replay_commits};
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
-use crate::method::Method;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 use crate::turn::{call_id, name_for_client};
 
 /// Logs that are read for one request. One log serves all references to it that follow each other.

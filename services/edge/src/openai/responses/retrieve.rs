@@ -1,5 +1,6 @@
 //! What can be done with a response that has begun: read it, take up its stream, cancel it.
 
+use session_api::Method;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use contract::ErrorCode;
@@ -11,7 +12,6 @@ use super::{items, stored, stream};
 use crate::access;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
-use crate::method::Method;
 use crate::openai::client::{Client, OpenAiError};
 use crate::turn::TurnStream;
 

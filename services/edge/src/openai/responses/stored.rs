@@ -1,5 +1,6 @@
 //! Responses as the log has them. Nothing else is stored of a response.
 
+use session_api::Method;
 use contract::Timestamp;
 use contract::commit::Commit;
 use contract::event::Event;
@@ -12,9 +13,8 @@ use super::request::default_fields;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
-use crate::method::Method;
 use crate::openai::errors::unknown;
-use crate::session_api::{ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi};
 use crate::turn::{BegunTurn, TurnFollower, TurnPart, TurnStart};
 use crate::watch::viewer_event::events_of_commit;
 

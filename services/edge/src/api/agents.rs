@@ -1,5 +1,6 @@
 //! One agent: the prompt that it gets with what it is made of, and what the loop would decide about a reply of it.
 
+use session_api::{DescribeAgentParams, TestReplyParams};
 use contract::command::Features;
 use contract::compose::{Component, ComposeRequest, Composed};
 use contract::limits::MESSAGE_BYTES_MAX;
@@ -14,7 +15,6 @@ use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::commands::compose;
 use crate::fair_queue::RequestCost;
-use crate::params::{DescribeAgentParams, TestReplyParams};
 
 /// An agent as the next session would have it.
 #[derive(Debug, Clone, PartialEq, Serialize)]

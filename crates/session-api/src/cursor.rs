@@ -1,6 +1,7 @@
 //! The cursor of the list of sessions.
 
 use std::cmp::Reverse;
+use std::fmt;
 use std::str::FromStr;
 
 use contract::commit::ListPlace;
@@ -10,20 +11,22 @@ use serde::Deserialize;
 /// Position after a session in the list of sessions. It stays valid when sessions are added and removed.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub(crate) struct ListCursor {
+pub struct ListCursor {
     /// Start of the session.
-    pub(crate) started: Timestamp,
-    pub(crate) session: SessionId,
+    pub started: Timestamp,
+    /// The session itself.
+    pub session: SessionId,
 }
 
 impl ListCursor {
-    pub(crate) fn position(&self) -> ListPlace {
+    /// Returns the place in the list after which it goes on.
+    pub fn position(&self) -> ListPlace {
         (Reverse(self.started), Reverse(self.session.clone()))
     }
 }
 
-impl std::fmt::Display for ListCursor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Display for ListCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}~{}", self.started, self.session)
     }
 }

@@ -1,5 +1,6 @@
 //! The contents of a session: transcript, replay of its log, and whole results.
 
+use session_api::{ReplayParams, ToolResultParams, TranscriptParams};
 use contract::commit::{Commit, Phase};
 use contract::limits::TRANSCRIPT_BYTES_MAX;
 use contract::streams::Objects;
@@ -133,7 +134,7 @@ impl SessionApi {
         &self,
         caller: &ApiCaller,
         reached: &ReachedSession,
-        params: &params::TranscriptParams,
+        params: &TranscriptParams,
     ) -> Result<TranscriptPage, ApiError> {
         debug_assert_eq!(params.session_id, *reached.id(), "the session that was checked");
         let count = params::clamp_limit(params.limit);
@@ -175,7 +176,7 @@ impl SessionApi {
         &self,
         caller: &ApiCaller,
         reached: &ReachedSession,
-        params: &params::ReplayParams,
+        params: &ReplayParams,
     ) -> Result<ReplayReport, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Scan).await?;
         debug_assert_eq!(params.session_id, *reached.id(), "the session that was checked");
@@ -212,7 +213,7 @@ impl SessionApi {
         &self,
         caller: &ApiCaller,
         reached: &ReachedSession,
-        params: &params::ToolResultParams,
+        params: &ToolResultParams,
     ) -> Result<FullResult, ApiError> {
         debug_assert_eq!(params.session_id, *reached.id(), "the session that was checked");
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use session_api::{Method, TryToolParams};
 use bus::BusError;
 use contract::limits::TRIAL_ARGUMENTS_BYTES_MAX;
 use contract::tool::{ASK_USER, DELEGATE, ToolSpec, arguments_sha256};
@@ -14,8 +15,6 @@ use crate::access::{ApiCaller, authorize_part};
 use crate::api_error::ApiError;
 use crate::cells::{Cell, CellAnswers};
 use crate::fair_queue::RequestCost;
-use crate::method::Method;
-use crate::params::TryToolParams;
 
 /// The answer to `tools.try`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

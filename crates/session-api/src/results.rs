@@ -1,9 +1,7 @@
-//! What the routes return: schemas for the `OpenAPI` document.
+//! Results of the methods, and data of events: their schemas by name.
 
 use contract::event::Topic;
 use serde_json::{Map, Value, json};
-
-use crate::method::Method;
 
 /// Schemas by name. `make sdk` and `make clients` compare them with what a fleet returns.
 const SCHEMAS: &str = include_str!("schemas.json");
@@ -21,70 +19,26 @@ const EVENT_DATA: [(Topic, &str); 8] = [
 ];
 
 /// Returns every schema by its name.
-pub(super) fn schemas() -> Map<String, Value> {
+pub(crate) fn schemas() -> Map<String, Value> {
     serde_json::from_str(SCHEMAS).unwrap_or_default()
 }
 
 /// Refers to a schema of the document.
-pub(super) fn reference(name: &str) -> Value {
+pub(crate) fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
 /// Returns the schema of the data of each event that has one, by topic.
-pub(super) fn event_data() -> Map<String, Value> {
+pub(crate) fn event_data() -> Map<String, Value> {
     EVENT_DATA.into_iter().map(|(topic, name)| (topic.as_str().to_owned(), reference(name))).collect()
-}
-
-/// Returns the name of the schema of a method's result; `None` for events.
-pub(super) const fn result_of(method: Method) -> Option<&'static str> {
-    Some(match method {
-        Method::StartSession
-        | Method::SendMessage
-        | Method::PauseSession
-        | Method::ResumeSession
-        | Method::StopSession
-        | Method::CancelTurn
-        | Method::AnswerGate
-        | Method::AnswerToolCall
-        | Method::ClearSession
-        | Method::ConfigureSession => "CommandReply",
-        Method::GetHistory => "History",
-        Method::GetTranscript => "Transcript",
-        Method::GetSession => "SessionSummary",
-        Method::ListSessions => "SessionPage",
-        Method::ReplaySession => "ReplayReport",
-        Method::TraceSession => "SessionTrace",
-        Method::DescribeSession => "SessionDescription",
-        Method::GetStats => "StatsList",
-        Method::RepairSession => "RepairReport",
-        Method::WatchSession | Method::UnwatchSession => return None,
-        Method::GetCaller => "Caller",
-        Method::ListAgents => "AgentList",
-        Method::DescribeAgent => "AgentDescription",
-        Method::TestReply => "ReplyDecision",
-        Method::ListModels => "ModelList",
-        Method::ListTools => "FleetToolList",
-        Method::ListToolReplicas => "ToolReplicaList",
-        Method::TryTool => "TriedTool",
-        Method::GetFullResult => "FullResult",
-        Method::ListGates => "GateList",
-        Method::ListClientCalls => "CallList",
-        Method::ListMail => "MailList",
-        Method::SendMail => "SentMail",
-        Method::ReplyMail => "ClosedMail",
-        Method::ListBudgets | Method::ResetBudget => "BudgetList",
-        Method::GetQueues => "QueueList",
-        Method::GetStatus => "FleetStatus",
-        Method::ListDeadLetters => "DeadLetterList",
-        Method::GetDeadLetter | Method::DropDeadLetter => "DeadLetter",
-        Method::RetryDeadLetter => "DeadLetterRetry",
-    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::openapi::document;
+    #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
+
     use super::*;
+    use crate::openapi::document;
 
     /// Collects the names of the schemas that a value refers to.
     fn collect_references(value: &Value, names: &mut Vec<String>) {

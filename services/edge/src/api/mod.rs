@@ -1,7 +1,6 @@
-//! The methods of the client API, the same for both protocols.
+//! The methods of the session API, the same for all protocols.
 
 mod agents;
-mod api;
 mod budgets;
 mod caller;
 mod catalogue;
@@ -11,12 +10,12 @@ mod pending;
 mod queues;
 mod reach;
 mod sessions;
+mod shared;
 mod status;
 mod tool_requests;
 mod trace;
 
 pub(crate) use agents::{AgentDescription, ReplyDecision};
-pub(crate) use api::SessionApi;
 pub(crate) use caller::CallerInfo;
 pub(crate) use catalogue::AgentInfo;
 pub(crate) use history::TranscriptPage;
@@ -24,3 +23,4 @@ pub(crate) use pending::{Pending, PendingList};
 pub(crate) use queues::QueueDepth;
 pub(crate) use reach::ReachedSession;
 pub(crate) use sessions::{SessionPage, SessionStats};
+pub(crate) use shared::SessionApi;

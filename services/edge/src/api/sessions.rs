@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use session_api::{ListCursor, ListSessionsParams, StatsParams};
 use bus::BusError;
 use contract::commit::SessionSummary;
 use contract::repair::RepairReply;
@@ -15,9 +16,9 @@ use crate::api_error::ApiError;
 use crate::cells::{Cell, CellAnswers};
 use crate::clock;
 use crate::fair_queue::RequestCost;
-use crate::params::{self, ListCursor, ListSessionsParams};
+use crate::params;
 use crate::session_index::SessionIndex;
-use crate::stats::{self, AgentStats, IntervalStats};
+use crate::stats::{self, AgentStats, IntervalStats, Intervals};
 
 /// A page of the list of sessions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -137,9 +138,9 @@ impl SessionApi {
     pub(crate) async fn get_stats(
         &self,
         caller: &ApiCaller,
-        params: &params::StatsParams,
+        params: &StatsParams,
     ) -> Result<SessionStats, ApiError> {
-        let intervals = params.intervals(clock::now())?;
+        let intervals = Intervals::of(params, clock::now())?;
         let (summaries, missing_cells) = self.list_all_sessions(caller).await?;
         let is_counted = |summary: &&SessionSummary| {
             caller.grant.allows_agent(&summary.agent) && params.since.is_none_or(|since| summary.started >= since)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use session_api::Method;
 use contract::commit::SessionSummary;
 use contract::subject::SessionKey;
 use contract::{ErrorCode, SessionId};
@@ -13,7 +14,6 @@ use crate::access::{self, ApiCaller};
 use crate::api_error::ApiError;
 use crate::cells::Cell;
 use crate::inbox::{START_CHECK_BACKOFF, is_start_waiting};
-use crate::method::Method;
 use crate::params;
 use crate::session_log::fold_session;
 

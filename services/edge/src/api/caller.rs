@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use session_api::{Method, Scope};
 use contract::{AgentId, TenantId};
 use serde::Serialize;
 
-use crate::access::{ApiCaller, Scope};
-use crate::method::Method;
+use crate::access::ApiCaller;
 
 /// The answer to `caller.get`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

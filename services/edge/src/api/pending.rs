@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use session_api::ListPendingParams;
 use contract::client_tool::OpenClientCall;
 use contract::commit::{OpenGate, SessionSummary};
 use contract::{CellName, SessionId, Timestamp};
@@ -12,7 +13,7 @@ use super::SessionApi;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
-use crate::params::{ListPendingParams, clamp_limit};
+use crate::params::clamp_limit;
 use crate::session_index::SessionIndex;
 
 /// What waits, with its session.
