@@ -100,6 +100,16 @@ fn package_depends_only_on_permitted_packages() -> anyhow::Result<()> {
 }
 
 #[test]
+fn architecture_page_has_a_row_for_each_package() -> anyhow::Result<()> {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../ARCHITECTURE.md"))?;
+    let table = page.split("\n## ").find(|section| section.starts_with("Packages\n")).unwrap_or_default();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| [")?.split(']').next());
+    let (rows, packages): (BTreeSet<&str>, _) = (rows.collect(), named()?);
+    assert_eq!(rows, packages.keys().map(String::as_str).collect());
+    Ok(())
+}
+
+#[test]
 fn in_memory_bus_only_tests_depend_on_it() -> anyhow::Result<()> {
     let named = named()?;
     let users: BTreeSet<&str> = named
