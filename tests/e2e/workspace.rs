@@ -58,7 +58,7 @@ const IMPURE: &[&str] = &[
     "uuid",
 ];
 
-/// What each package of the workspace names in its `[dependencies]`.
+/// Returns the names in the `[dependencies]` of each package of the workspace.
 fn named() -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
     let cargo = configuration::env("CARGO").unwrap_or_else(|| "cargo".to_owned());
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");

@@ -60,7 +60,7 @@ const THINKS: Duration = Duration::from_millis(300);
 /// Steps that a turn may have.
 const STEPS_MAX: u32 = 10;
 
-/// Which binary a replica runs.
+/// Binary that a replica runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     Old,

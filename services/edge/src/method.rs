@@ -2,7 +2,7 @@
 
 use crate::access::Scope;
 
-/// What a method shows or changes.
+/// Scope of the data that a method shows or changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// It belongs to one session, or is filtered by agent.

@@ -10,7 +10,7 @@ use super::route::{Field, FieldKind, HttpVerb, Route};
 use super::routes::ROUTES;
 use crate::method::Method;
 
-/// What the stream of a session has.
+/// Description of the event stream of a session.
 const EVENTS: &str = "Server-sent events: `id` is the `seq`, `event` the topic, and `data` the event, whose `data` \
     `x-event-data` describes by topic. `watch.failed` ends a stream that failed; its data are a `Problem`.";
 

@@ -1,4 +1,4 @@
-//! What the routes return: schemas for the `OpenAPI` document.
+//! Schemas of the results of the routes, for the `OpenAPI` document.
 
 use contract::event::Topic;
 use serde_json::{Map, Value, json};

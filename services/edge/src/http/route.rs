@@ -1,4 +1,4 @@
-//! What a route is: a path and a verb for a method, with its parameters.
+//! Definition of a route: a path and a verb for a method, with its parameters.
 
 use crate::method::Method;
 
@@ -54,7 +54,7 @@ pub(super) struct Field {
     pub(super) about: &'static str,
 }
 
-/// What a parameter holds.
+/// Kind of the value of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FieldKind {
     /// A text, which may be empty.
