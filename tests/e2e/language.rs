@@ -77,7 +77,7 @@ fn files(extension: &str) -> anyhow::Result<BTreeMap<String, String>> {
             }
         }
     }
-    found.retain(|path, _| path.ends_with(extension));
+    found.retain(|path, _| path.ends_with(extension) && !path.ends_with("/generated.rs"));
     Ok(found)
 }
 
