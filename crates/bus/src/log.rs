@@ -452,12 +452,12 @@ impl Bus {
     /// counts only where the commits beside it name it.
     ///
     /// 1. Read the page from any replica, with the slot before it, whose commit the first slot must name.
-    /// 2. If a slot is missing, read the page once more after a pause, then the missing slots one by one from the leader. Skip
-    ///    this if `last` has left the log: it leaves last, so the others are in the archive.
+    /// 2. If a slot is missing, read the page once more after a pause, then the missing slots one by one from the
+    ///    leader. Skip this if `last` has left the log: it leaves last, so the others are in the archive.
     /// 3. Add missing slots from the archive, as any replica has it and then as the leader has it.
     /// 4. Check that the first slot follows the one before it in the same history.
-    /// 5. Return nothing if `last` is gone, and otherwise the slots up to the first hole. A hole in front is an error, unless
-    ///    the log begins behind it.
+    /// 5. Return nothing if `last` is gone, and otherwise the slots up to the first hole. A hole in front is an error,
+    ///    unless the log begins behind it.
     async fn messages(
         &self,
         key: &SessionKey,
