@@ -10,7 +10,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the binary is built from. Changes elsewhere, such as in pages and tests, do not make it another binary.
+/// Sources of the binary. A change elsewhere, such as in pages and tests, does not change the binary.
 const SOURCES: &[&str] =
     &[".cargo", "Cargo.lock", "Cargo.toml", "config", "crates", "prompts", "proto", "rust-toolchain.toml", "services"];
 /// Files of git that change with every commit and checkout.

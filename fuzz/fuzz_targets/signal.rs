@@ -1,4 +1,4 @@
-//! What a reply says: any bytes.
+//! Continuation signal in a reply: any bytes.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::signal(data));

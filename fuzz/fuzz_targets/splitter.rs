@@ -1,4 +1,4 @@
-//! What of a reply is shown: any bytes.
+//! Visible text of a reply: any bytes.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| properties::splitter(data));

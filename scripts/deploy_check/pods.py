@@ -60,7 +60,7 @@ def check_memory(document, container):
     refuse_unless(fits, place, "requests more memory than its limit", "raise resources.limits.memory")
     cache = value_of(container, "AILOOP__ORCHESTRATOR__CACHE_BYTES")
     if container.get("args") == ["orchestrator"]:
-        remedy = "set orchestrator.cache_bytes to half of the limit; docs/scale.md has what a session takes"
+        remedy = "set orchestrator.cache_bytes to half of the limit; docs/deployment.md has what a session takes"
         refuse_unless(cache, place, "has no cache size", remedy)
         problem = f"a cache of {cache} bytes does not fit the limit {limit}"
         refuse_unless(int(cache) <= quantity(limit) / 2, place, problem, remedy)

@@ -1,4 +1,4 @@
-"""Runs the first steps of docs/operations.md, word for word."""
+"""Runs the first steps of docs/deployment.md, word for word."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import threading
 from .image import ROOT
 from .manifests import Refused
 
-PAGE = ROOT / "docs/operations.md"
+PAGE = ROOT / "docs/deployment.md"
 HELM, KUSTOMIZE = "### Install with Helm", "### Install with kustomize"
 # (tool, values): what the page describes.
 SETUPS = {f"{tool}/{values}": (tool, values) for values in ("local", "prod") for tool in ("helm", "kustomize")}

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::chaos::frame::Frame;
 use crate::chaos::step::{Direction, Moment, Step};
 
-/// What a proxy does with the messages of one link.
+/// Mode in which a proxy treats the messages of one link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Forwards messages at once.
@@ -47,10 +47,10 @@ pub(crate) struct FaultReached {
 #[derive(Default)]
 pub(crate) struct ObservedTraffic {
     armed: Mutex<Option<ArmedFault>>,
-    /// When an input was acknowledged by its sender's server as stored, or answered as being in the log, by session and
-    /// the subject of the stored input.
+    /// Time at which an input was acknowledged by its sender's server as stored, or answered as being in the log, by
+    /// session and the subject of the stored input.
     stored: Mutex<BTreeMap<String, BTreeMap<String, SystemTime>>>,
-    /// When gateways checked whether a reply is stored, by its subject.
+    /// Times at which gateways checked whether a reply is stored, by its subject.
     checks: Mutex<BTreeMap<String, Vec<SystemTime>>>,
 }
 
@@ -105,7 +105,7 @@ impl ObservedTraffic {
         stored.get(session).into_iter().flatten().map(|(subject, at)| (subject.clone(), *at)).collect()
     }
 
-    /// When gateways checked whether the reply of this subject is stored.
+    /// Returns the times at which gateways checked whether the reply of this subject is stored.
     pub(crate) fn checks(&self, subject: &str) -> Vec<SystemTime> {
         lock(&self.checks).get(subject).cloned().unwrap_or_default()
     }

@@ -40,7 +40,7 @@ pub(crate) struct Row {
     pub(crate) resumed_ms: u64,
     /// Other sessions of which the faulty replica held no item.
     pub(crate) others: usize,
-    /// Of these, sessions that waited nearly as long as an ack wait.
+    /// Number of these sessions that waited nearly as long as an ack wait.
     pub(crate) others_waited: usize,
     /// Longest time between two of their commits, in milliseconds.
     pub(crate) others_gap_ms: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Row {
     pub(crate) paid_again: usize,
 }
 
-/// When a run ends, and which trials it selects.
+/// Limits of a run, and the trials that it selects.
 #[derive(Debug, Clone)]
 pub(crate) struct RunLimits {
     /// Number of rows in the file at the end.

@@ -9,7 +9,7 @@ pub(crate) enum Direction {
     Out,
 }
 
-/// When the fault is injected.
+/// Moment at which the fault is injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// Before the message is forwarded.

@@ -1,4 +1,4 @@
-//! What a hostile tool may try with its NATS user; the server refuses it.
+//! Attempts of a hostile tool with its NATS user; the server refuses them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

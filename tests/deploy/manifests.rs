@@ -53,10 +53,10 @@ async fn service_accepts_the_environment_of_its_manifest() -> anyhow::Result<()>
 fn nats_role_is_known_to_the_chart_and_has_a_row_in_the_guide() -> anyhow::Result<()> {
     let schema: Value = serde_json::from_str(&read(&deploy().join("helm/ailoop/values.schema.json"))?)?;
     let known = schema["definitions"]["role"]["enum"].as_array().context("the roles of the chart")?;
-    let operations = read(&deploy().join("../docs/operations.md"))?;
+    let security = read(&deploy().join("../docs/security.md"))?;
     for role in nats_permissions::roles() {
         assert!(known.iter().any(|known| known == role.name), "values.schema.json lacks the role {}", role.name);
-        assert!(operations.contains(&format!("| `{}` |", role.name)), "operations.md has no row for {}", role.name);
+        assert!(security.contains(&format!("| `{}` |", role.name)), "security.md has no row for {}", role.name);
     }
     Ok(())
 }

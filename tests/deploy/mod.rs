@@ -1,4 +1,4 @@
-//! What is deployed: the NATS users with what each may and may not do, a fleet under them, and the image's files.
+//! Deployed parts: the NATS users with their permissions, a fleet under them, and the image's files.
 
 mod credentials;
 mod forgery;

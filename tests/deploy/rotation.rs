@@ -121,7 +121,7 @@ async fn hold_connections(fleet: &ProcessFleet) -> anyhow::Result<Vec<Client>> {
     Ok(clients)
 }
 
-/// How many connections each user has, by public key.
+/// Counts the connections of each user, by public key.
 async fn count_connections(
     operator: &SystemConnection,
     installation: &Installation,

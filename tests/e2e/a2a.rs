@@ -54,7 +54,7 @@ fn state(task: &Value) -> &str {
     task["status"]["state"].as_str().unwrap_or_default()
 }
 
-/// What the updates of a stream make of the artifacts of its task.
+/// Builds the text of the artifacts of a task from the updates of its stream.
 fn text_of(events: &[Value]) -> String {
     let mut texts: Vec<(String, String)> = Vec::new();
     for update in events.iter().map(|event| &event["artifactUpdate"]).filter(|update| update.is_object()) {

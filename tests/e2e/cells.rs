@@ -16,7 +16,7 @@ use edge::{CellConfig, Edge, EdgeConfig};
 use proto::ListReply;
 use serde_json::json;
 
-/// How long an edge may take to end.
+/// Longest time that an edge may take to end.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
 /// Two cells, `a` and `b`, and an edge for each of two tenants.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const CHAT: &str = "/openai/v1/chat/completions";
 const RESPONSES: &str = "/openai/v1/responses";
-/// What only a result of a tool says.
+/// Text that only a result of a tool contains.
 const MARKER: &str = "SECRET-42";
 
 /// A fleet whose model sends these replies.

@@ -151,7 +151,7 @@ async fn erased_session_is_unknown_everywhere_and_its_id_is_free() -> anyhow::Re
     ensure!(history.iter().all(|message| !message.to_string().contains(MARKER)), "the history begins anew");
     judge::log(&fleet.bus, &key("gone")?, 10).await?;
 
-    // On the disk, nothing is left of the session but what docs/operations.md names: bodies of inputs, for a day, and
+    // On the disk, nothing is left of the session but what docs/backup.md names: bodies of inputs, for a day, and
     // its line of the index, until nats-server compacts the file.
     let copy = tempfile::tempdir()?;
     fleet.nats.terminate().await?;

@@ -32,9 +32,12 @@ const PACKAGES_PER_NAME: usize = 2;
 const LINE_CHARS_MAX: usize = 120;
 /// Words of a doc comment that only repeats a name.
 const DOC_WORDS: usize = 3;
+/// Words with which no doc comment begins: it begins with a noun or a verb.
+const RELATIVES: &[&str] =
+    &["How", "Of", "That of", "Those of", "What", "When", "Where", "Which", "Who", "Whom", "Whose", "Why"];
 /// Nouns of the glossary.
 const NOUNS_MAX: usize = 60;
-/// Where the counts stand.
+/// Path of the file with the counts.
 const COUNTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/language.txt");
 
 static TOKEN: LazyLock<Regex> = LazyLock::new(|| {
@@ -74,7 +77,7 @@ fn files(extension: &str) -> anyhow::Result<BTreeMap<String, String>> {
             }
         }
     }
-    found.retain(|path, _| path.ends_with(extension));
+    found.retain(|path, _| path.ends_with(extension) && !path.ends_with("/generated.rs"));
     Ok(found)
 }
 
@@ -98,7 +101,7 @@ fn parts(identifier: &str) -> Vec<String> {
     parts
 }
 
-/// What breaks a rule in a file of code.
+/// Finds violations of the rules in a file of code.
 fn in_code(path: &str, text: &str, findings: &mut Findings) {
     let mut find = |rule: String, at: usize| {
         let line = text[..at].matches('\n').count() + 1;
@@ -111,14 +114,19 @@ fn in_code(path: &str, text: &str, findings: &mut Findings) {
                 find(format!("identifier {banned}"), word.start());
             }
         } else if let Some(comment) = token.name("comment")
-            && let Some(doc) = comment.as_str().strip_prefix("///")
+            && let Some(doc) = comment.as_str().strip_prefix("///").or_else(|| comment.as_str().strip_prefix("//!"))
         {
-            // A comment of several lines is no short one.
-            let is_next = |line: Option<&str>| line.is_some_and(|line| line.trim_start().starts_with("///"));
+            let mark = &comment.as_str()[..3];
+            let is_doc = |line: Option<&str>| line.is_some_and(|line| line.trim_start().starts_with(mark));
             let before = text[..comment.start()].trim_end_matches([' ', '\t']).trim_end_matches('\n');
-            let follows = is_next(text[comment.end()..].lines().nth(1)) || is_next(before.lines().next_back());
-            if !follows && doc.split_whitespace().count() <= DOC_WORDS {
+            let (is_first, is_last) =
+                (!is_doc(before.lines().next_back()), !is_doc(text[comment.end()..].lines().nth(1)));
+            // A comment of several lines is no short one.
+            if mark == "///" && is_first && is_last && doc.split_whitespace().count() <= DOC_WORDS {
                 find("doc comment of three words or fewer".to_owned(), comment.start());
+            }
+            if is_first && RELATIVES.iter().any(|word| doc.trim_start().starts_with(&format!("{word} "))) {
+                find("doc comment that begins with a relative".to_owned(), comment.start());
             }
         }
     }
@@ -133,7 +141,7 @@ fn in_code(path: &str, text: &str, findings: &mut Findings) {
     }
 }
 
-/// What breaks a rule in a page.
+/// Finds violations of the rules in a page.
 fn in_page(path: &str, text: &str, findings: &mut Findings) {
     let mut is_code = false;
     for (number, line) in text.lines().enumerate() {
@@ -160,7 +168,7 @@ fn shared_names(code: &BTreeMap<String, String>, findings: &mut Findings) {
     }
 }
 
-/// What is known, by rule.
+/// Reads the known counts, by rule.
 fn counts() -> anyhow::Result<BTreeMap<String, usize>> {
     let line = |line: &str| {
         let (count, rule) = line.split_once(' ').context("a line is a count and a rule")?;
@@ -219,6 +227,9 @@ fn planted_example_of_each_rule_is_found() {
     assert!(found("// told\nlet retold = \"told\"; let c = 'x'; let r = r#\"told\"#;").is_empty());
     assert_eq!(found("/// Its id.\nid: u64,"), ["doc comment of three words or fewer"]);
     assert!(found("/// Its id.\n/// It is unique within its tenant.\nid: u64,").is_empty());
+    assert_eq!(found("/// What the model has to read."), ["doc comment that begins with a relative"]);
+    assert_eq!(found("//! Where everything is, and why."), ["doc comment that begins with a relative"]);
+    assert!(found("/// Text for a model.\n/// What follows is cut.\n// Why not?\nx: u8,").is_empty());
     assert_eq!(found("if let A = b {} else if let Event::B(c) = d {}"), ["else if let Event"]);
     assert_eq!(found("pub struct Kept(u8);"), ["type Kept"]);
 

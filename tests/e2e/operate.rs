@@ -1,4 +1,4 @@
-//! What an operator asks: the status of the fleet, why a session does not move, and what is wrong.
+//! Questions of an operator: the status of the fleet, the reason why a session makes no progress, and what is wrong.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn start(fleet: &ProcessFleet, services: &[&str]) -> anyhow::Result<Servic
 }
 
 impl Services {
-    /// What a command prints on stdout, which must be one line of JSON.
+    /// Returns the output of a command on stdout, which must be one line of JSON.
     async fn json(&self, arguments: &[&str]) -> anyhow::Result<Value> {
         let work_dir = WorkDir::new()?;
         let all = arguments.iter().copied().chain(["--json", "--url"]).map(str::to_owned).chain([self.edge.url()]);

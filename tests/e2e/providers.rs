@@ -111,7 +111,7 @@ fn fate(session: &str, step: usize, nth: u32) -> u64 {
     hasher.finish() % 100
 }
 
-/// When each call may be retried, and how often it was made.
+/// Number of requests of each call, and the time from which it may be retried.
 #[derive(Debug, Default)]
 struct Ledger {
     calls: BTreeMap<(String, usize), (u32, Option<Instant>)>,

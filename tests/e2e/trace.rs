@@ -41,7 +41,7 @@ fn counts(spans: &[Span]) -> BTreeMap<&str, usize> {
     counts
 }
 
-/// What is wrong with the spans of a turn: nothing where it is one tree, below the turn, without a nameless span.
+/// Finds the mistakes in the spans of a turn: none if they are one tree below the turn, without a nameless span.
 fn mistakes(spans: &[Span]) -> Vec<String> {
     let ids: BTreeSet<&str> = spans.iter().map(|span| &*span.id).collect();
     let mut mistakes = Vec::new();

@@ -72,7 +72,7 @@ const IMPURE: &[&str] = &[
     "uuid",
 ];
 
-/// What each package of the workspace names in its `[dependencies]`.
+/// Returns the names in the `[dependencies]` of each package of the workspace.
 fn named() -> anyhow::Result<BTreeMap<String, BTreeSet<String>>> {
     let cargo = configuration::env("CARGO").unwrap_or_else(|| "cargo".to_owned());
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
@@ -110,6 +110,16 @@ fn package_depends_only_on_permitted_packages() -> anyhow::Result<()> {
         .filter(|name| !listed.contains(*name) && !ABOVE.contains(name) && !name.starts_with("example"))
         .collect();
     assert!(others.is_empty(), "{others:?} are in no list of this file");
+    Ok(())
+}
+
+#[test]
+fn architecture_page_has_a_row_for_each_package() -> anyhow::Result<()> {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../ARCHITECTURE.md"))?;
+    let table = page.split("\n## ").find(|section| section.starts_with("Packages\n")).unwrap_or_default();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| [")?.split(']').next());
+    let (rows, packages): (BTreeSet<&str>, _) = (rows.collect(), named()?);
+    assert_eq!(rows, packages.keys().map(String::as_str).collect());
     Ok(())
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct AccessTrial {
     pub(crate) attack: fn(Attempts) -> LocalBoxFuture<'static, anyhow::Result<()>>,
 }
 
-/// What a hostile party tried, and what it got. Clones are the same list.
+/// Attempts of a hostile party, and their outcomes. Clones share one list.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attempts(Arc<Mutex<Tally>>);
 

@@ -51,7 +51,7 @@ pub(crate) struct Target {
     /// Address of the health port of the edge.
     pub(crate) health: SocketAddr,
     pub(crate) nats: String,
-    /// When the hostile party should end.
+    /// Time after which the hostile party should end.
     pub(crate) length: Duration,
     pub(crate) seed: u64,
     pub(crate) inputs: Arc<AtomicU64>,

@@ -76,7 +76,7 @@ impl KeyedFleet {
         Ok(Self { process_fleet, orchestrator, edge, model, keys, _workers: workers, _files: files })
     }
 
-    /// Where its edge listens for HTTP and WebSocket.
+    /// Returns the address of its edge for HTTP and WebSocket.
     pub(crate) fn address(&self) -> anyhow::Result<SocketAddr> {
         Ok(self.edge.addresses()?.0)
     }

@@ -1,4 +1,4 @@
-//! What a credential reaches: one agent, one tenant, only talk, and no approvals by a model.
+//! Reach of a credential: one agent, one tenant, only the scope `converse`, and no approvals by a model.
 
 use ailoop_tests::http::{Http, read};
 use ailoop_tests::model::ScriptedReply;

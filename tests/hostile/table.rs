@@ -9,7 +9,7 @@ pub(crate) struct Row {
     pub(crate) trial: String,
     /// Hostile inputs that were sent.
     pub(crate) inputs: u64,
-    /// Of the inputs with individual answers, the number that was not refused.
+    /// Number of inputs that were not refused, among those with individual answers.
     pub(crate) accepted: u64,
     /// Other sessions beside the hostile party.
     pub(crate) ok: usize,

@@ -158,7 +158,7 @@ async fn compare(seed: u64, length: usize) -> anyhow::Result<SequenceResult> {
     }
 }
 
-/// What was compared so far.
+/// Totals of the comparisons so far.
 #[derive(Default)]
 struct Totals {
     operations: usize,

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::restore::trial::{Snapshot, Trial, Variant};
 
-/// What is restored, by its name in `AILOOP_RESTORE_ONLY`: everything, or one stream.
+/// Restored streams by their name in `AILOOP_RESTORE_ONLY`: all of them, or one.
 const VARIANTS: [(&str, Option<&str>); 7] = [
     ("all", None),
     ("control", Some("AI_LOOP_CONTROL")),

@@ -26,7 +26,7 @@ const HELD_MS: u64 = 10_000;
 /// Timeout in seconds of a turn whose model never answers.
 const TURN_SECONDS: u64 = 20;
 
-/// How the copy is taken.
+/// State of the server while the copy is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Snapshot {
     /// While the server is stopped by SIGTERM.

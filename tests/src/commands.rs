@@ -38,7 +38,7 @@ pub struct CommandOutcome {
     pub session: String,
     /// Command id, unique within the session.
     pub id: String,
-    /// How the edge responded to the command.
+    /// Response of the edge to the command.
     pub response: Response,
 }
 

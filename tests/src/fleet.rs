@@ -20,7 +20,7 @@ use crate::client::{TestClient, Ws};
 use crate::nats::NatsServer;
 use crate::wait::{PATIENCE, eventually};
 
-/// How long services may take to end.
+/// Longest time that services may take to end.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
 /// The agent of tests: it may use every tool, and continues only on an explicit signal.
@@ -130,7 +130,7 @@ impl TestFleet {
         Ok(std::fs::write(path, text)?)
     }
 
-    /// Where its edge listens.
+    /// Returns the addresses of its edge.
     pub fn addresses(&self) -> Addresses {
         self.services.edge.addresses()
     }

@@ -1,4 +1,4 @@
-//! What tests share: model and tool servers, nats-servers, fleets, clients, and checks of session logs.
+//! Helpers that tests share: model and tool servers, nats-servers, fleets, clients, and checks of session logs.
 
 pub mod cli;
 pub mod client;

@@ -23,7 +23,7 @@ const RESOLVER: &str = "/data/jwt";
 /// Deadline until a started server answers.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// What a server is started with.
+/// Options with which a server is started.
 #[derive(Debug, Clone)]
 struct ServerSpec {
     name: String,

@@ -33,9 +33,9 @@ pub struct Restore {
     pub loses_claims: bool,
     /// Sessions that the copy may not contain.
     pub begun_after_copy: BTreeSet<String>,
-    /// When the copy was taken; it contains everything stored before.
+    /// Time at which the copy was taken; it contains everything stored before.
     pub copied: SystemTime,
-    /// When the server with the older store answered.
+    /// Time at which the server with the older store answered.
     pub restored: SystemTime,
 }
 

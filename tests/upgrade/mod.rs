@@ -38,8 +38,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-/// The services of which two run.
-const SERVICES: [&str; 5] = ["composer", "gateway", "executor", "orchestrator", "edge"];
+/// The services of which two run, in the order in which docs/deployment.md replaces them.
+const SERVICES: [&str; 5] = ["composer", "gateway", "executor", "edge", "orchestrator"];
 /// Sessions at the same time, and seconds between two replacements, in a short run.
 const SESSIONS: u64 = 8;
 const EVERY: u64 = 2;
@@ -60,7 +60,7 @@ const THINKS: Duration = Duration::from_millis(300);
 /// Steps that a turn may have.
 const STEPS_MAX: u32 = 10;
 
-/// Which binary a replica runs.
+/// Binary that a replica runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     Old,

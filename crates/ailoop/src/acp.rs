@@ -32,7 +32,7 @@ use self::lines::{Line, read_line};
 use self::peer::Peer;
 use crate::failure::CommandFailure;
 
-/// How long the tasks of sessions may take to end after the editor.
+/// Timeout for the end of the session tasks after the editor has disconnected.
 const END_MAX: Duration = Duration::from_secs(2);
 
 /// Serves an editor until it closes stdin. The sessions go on.

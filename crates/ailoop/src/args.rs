@@ -177,7 +177,7 @@ pub enum CliCommand {
     Tools(ToolsArgs),
     /// Check the fleet, and print what is wrong and what to do about it
     ///
-    /// Where no fleet runs, it checks whether one could start here: configuration, nats-server and model.
+    /// If no fleet runs, it checks whether one could start here: configuration, nats-server and model.
     Doctor(DoctorArgs),
     /// Show the processes of the fleet, its queues and what it stores
     Status(StatusArgs),

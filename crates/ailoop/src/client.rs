@@ -14,7 +14,7 @@ use crate::instance::Home;
 
 pub(crate) use ailoop_client::SessionsApi;
 
-/// How long calls and streams wait for a fleet that cannot be reached.
+/// Longest time that calls and streams wait for a fleet that cannot be reached.
 pub(crate) const OUTAGE_MAX: Duration = Duration::from_secs(30);
 /// Pause between two attempts to reach the fleet.
 const RETRY_PAUSE: Duration = Duration::from_millis(300);

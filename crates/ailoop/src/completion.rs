@@ -5,7 +5,7 @@ use contract::event::{EndReason, Event, StopReason};
 use crate::failure::Exit;
 use crate::notification::{NotificationContent, ParsedNotification};
 
-/// What a command waits for.
+/// Condition that a command waits for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WaitTarget {
     /// The end of the session.

@@ -41,7 +41,7 @@ impl ModelChoice {
 /// Reason of a model that the command line names.
 const REQUESTED: &str = "requested by --model";
 
-/// What a model is chosen from, in the order of precedence.
+/// Sources of the choice of a model, in the order of precedence.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ModelSources {
     /// The value of `--model`.

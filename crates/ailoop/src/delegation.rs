@@ -1,4 +1,4 @@
-//! How a delegation looks: to whom and what for, and the lines of the child session indented below. Pure.
+//! Display of a delegation: its agent and task, and the lines of the child session indented below. Pure.
 
 use contract::event::ToolCallIdentified;
 use contract::tool::DELEGATE;
@@ -45,7 +45,7 @@ impl Delegation {
         Some(Self { agent, task: to_line(task.trim().lines().next().unwrap_or_default()) })
     }
 
-    /// Says to whom and what for. `depth` is the level of the child, from 1.
+    /// Shows the agent and the task. `depth` is the level of the child, from 1.
     pub(crate) fn render_header(&self, depth: usize, columns: usize) -> Output {
         let Self { agent, task } = self;
         let line = format!("{}→ {agent}  {task}", " ".repeat(header_indent(depth)));

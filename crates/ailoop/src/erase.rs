@@ -26,12 +26,12 @@ pub(crate) struct Eraser<'a> {
     pub(crate) key: &'a SessionKey,
 }
 
-/// What the commits of a session say about data in other places.
+/// References from the commits of a session to data in other places.
 #[derive(Default)]
 struct Traces {
     /// Objects with long results.
     results: Vec<String>,
-    /// What the keys of its tool calls begin with: a mail has the key of the call that sent it.
+    /// Prefixes of the keys of its tool calls, `<session>-<call>`: a mail has the key of the call that sent it.
     calls: Vec<String>,
 }
 

@@ -92,12 +92,12 @@ impl CommandFailure {
         &self.code
     }
 
-    /// Returns what failed, for people.
+    /// Returns the description of the failure, for people.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
 
-    /// Returns what people can do about it, if anything.
+    /// Returns advice for people, if there is any.
     pub(crate) fn advice(&self) -> Option<&str> {
         self.help.as_deref()
     }

@@ -30,7 +30,7 @@ pub(crate) use plan::{FleetPlan, nats_search_paths};
 use startup::{internal_failure, wait_until_ready};
 pub(crate) use store::LocalStore;
 
-/// How long the task that describes this process may take to end.
+/// Timeout for the end of the task that describes this process.
 const DESCRIBING_END_MAX: Duration = Duration::from_secs(1);
 
 /// A fleet that runs in this process.

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::client::{EdgeClient, SessionsApi, read_answer};
 use crate::failure::CommandFailure;
 
-/// What an edge says of its fleet.
+/// Status of a fleet, as its edge reports it.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct FleetStatus {
     pub(crate) now: Timestamp,
@@ -20,7 +20,7 @@ pub(crate) struct FleetStatus {
     pub(crate) sessions: Option<Sessions>,
     pub(crate) dead_letters: u64,
     pub(crate) storage: Vec<Stored>,
-    /// Cells of which nothing is here, since they did not answer.
+    /// Cells that are missing from this status, since they did not answer.
     #[serde(default)]
     pub(crate) missing_cells: Vec<String>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Sessions {
     pub(crate) with_gates: u64,
 }
 
-/// What a stream or an object store holds.
+/// Messages and bytes in a stream or an object store.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Stored {
     pub(crate) name: String,
@@ -105,7 +105,7 @@ impl Replica {
         }
     }
 
-    /// How long it has run.
+    /// Returns the time since the start of the process.
     pub(crate) fn uptime(&self) -> Duration {
         self.status.now.since(self.status.started)
     }

@@ -17,7 +17,7 @@ pub(crate) const DECLINED: &str = "the person declines to answer: go on without 
 pub(crate) struct TypedLine {
     /// The text without its line end.
     pub(crate) text: String,
-    /// When the person ended the line.
+    /// Time at which the person ended the line.
     pub(crate) at: Instant,
 }
 

@@ -1,4 +1,12 @@
 //! The `ailoop` command: a fleet in one process, and sessions from the command line.
+//!
+//! # Layout
+//!
+//! - `args` declares the commands; `commands` has a module for each of them.
+//! - `fleet` runs the services and a nats-server in this process.
+//! - `chat`, `render`, `markdown`, `table` and `terminal` write to the terminal.
+//! - `acp` serves the Agent Client Protocol to editors.
+//! - `backup`, `erase`, `export_import` and `move_session` administer the streams of a fleet directly.
 
 mod acp;
 pub mod args;

@@ -29,7 +29,7 @@ enum NameKind {
     Gate,
 }
 
-/// A name, and what is known of it.
+/// A name with its description.
 struct KnownName {
     name: String,
     about: String,

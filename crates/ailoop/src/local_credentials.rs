@@ -16,13 +16,13 @@ use crate::private_file::write_private;
 /// The file in the directory of the fleet.
 const FILE: &str = "credentials.json";
 
-/// Where a fleet has its credentials from.
+/// Source of the credentials of a fleet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum CredentialSource {
-    /// Those of its directory, which are made if there are none.
+    /// Credentials in the directory of the fleet; they are created if there are none.
     #[default]
     Kept,
-    /// New ones, in the place of those of its directory.
+    /// New credentials, which replace those in the directory of the fleet.
     New,
     /// None: every user of this machine can use the fleet.
     None,

@@ -19,7 +19,7 @@ pub(crate) struct MarkdownStream {
     last: Option<BlockKind>,
 }
 
-/// What decides whether an empty line separates two blocks.
+/// Kind of a block. The kinds of two neighbours decide whether an empty line separates them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BlockKind {
     Text,

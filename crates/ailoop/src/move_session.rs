@@ -2,15 +2,15 @@
 //!
 //! The steps, each of which can be repeated:
 //!
-//! 1. The log of the new cell keeps the id: it says that the old cell has the session.
+//! 1. A commit in the log of the new cell, the pointer, reserves the id: it says that the old cell has the session.
 //! 2. The last commit in the old log says that the new cell has it. From here on nothing happens to the session in the
 //!    old cell, and its commits never change again.
 //! 3. Its pages are written to the archive of the new cell.
-//! 4. One commit in the new log takes the place of what kept the id. From here on the session goes on in the new cell.
-//! 5. What kept the id is removed.
+//! 4. One commit in the new log supersedes the pointer. From here on the session goes on in the new cell.
+//! 5. The pointer is removed.
 //!
 //! The session is live in the old cell before step 2, in the new one after step 4, and in neither between them. Step 4
-//! needs the commit of step 1, and replaces it, so a session comes at most once.
+//! needs the pointer, and supersedes it, so a session comes at most once.
 
 use bus::archive::Staying;
 use bus::transport::ReadMany;
@@ -28,7 +28,7 @@ use session::audit::Audit;
 
 use crate::failure::CommandFailure;
 
-/// How often a log is looked at again that changes meanwhile.
+/// Most attempts of a step during which the log changes.
 const ROUNDS_MAX: u32 = 8;
 
 /// A cell with its bus.
@@ -40,7 +40,7 @@ pub struct CellBus {
     pub bus: Bus,
 }
 
-/// What a move did.
+/// Outcome of moving a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MoveOutcome {
     /// The session came from this cell, by this call or by one that it finished.
@@ -52,7 +52,7 @@ pub enum MoveOutcome {
     WasThere,
 }
 
-/// What the log of a cell has of a session.
+/// State of a session in the log of a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum CellLog {
     /// Nothing, or commands that were refused before any start.
@@ -211,8 +211,8 @@ impl SessionMove<'_> {
         Ok(MoveOutcome::Moved { from: from.name.clone() })
     }
 
-    /// Removes from the new log what an earlier session of the id left there, or this one when it was there before. Only the
-    /// commit stays that keeps the id; returns the id of that commit.
+    /// Removes from the new log all older commits: of an earlier session of the id, or of this one from an earlier
+    /// stay. Only the pointer stays, which reserves the id; returns its commit id.
     async fn clear_destination(&self) -> Result<String, CommandFailure> {
         for _ in 0..ROUNDS_MAX {
             let messages = log_messages(&self.to.bus, self.key).await?;
@@ -336,7 +336,8 @@ async fn log_messages(bus: &Bus, key: &SessionKey) -> Result<Vec<(Stored, Commit
     found.into_iter().map(read).collect()
 }
 
-/// Removes from the log of a session what kept its id before it came. It hides nothing, and is only one message.
+/// Removes the pointer from the log of a session: the commit that reserved its id before the session came. It hides
+/// nothing, and is only one message.
 async fn remove_pointers(bus: &Bus, key: &SessionKey) -> Result<(), CommandFailure> {
     for (stored, head) in log_messages(bus, key).await? {
         if head.meta.moved.is_some() {

@@ -10,7 +10,7 @@ use crate::failure::CommandFailure;
 /// The oldest nats-server that has what ailoop relies on.
 const OLDEST: (u32, u32) = (2, 15);
 
-/// Where to search for a nats-server, in this order.
+/// Places to search for a nats-server, in this order.
 #[derive(Debug, Clone, Default)]
 pub struct SearchPaths {
     /// `AILOOP_NATS_SERVER`: if it is set, no other path is searched.

@@ -19,8 +19,8 @@ use crate::private_file::write_private;
 
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long [`NatsServer::supervise`] may take to end. A start that has begun is completed, which includes ending an
-/// orphan server, and the new server is ended afterwards.
+/// Longest time that [`NatsServer::supervise`] may take to end. It completes a start that has begun, which includes
+/// ending an orphan server, and then ends the new server.
 pub(crate) const SUPERVISED_END_MAX: Duration = Duration::from_secs(36);
 /// Restarts of a server within [`RESTARTS_WINDOW`].
 const RESTARTS_MAX: usize = 5;

@@ -10,7 +10,7 @@ use proto::Notification;
 pub(crate) struct ParsedNotification {
     /// Number of the event in its session; none for chunks, which are not stored.
     pub(crate) seq: Option<u64>,
-    /// When the session decided it.
+    /// Time at which the session decided on the event; none if it cannot be read.
     pub(crate) time: Option<Timestamp>,
     /// Trace of the turn; empty if nothing is traced.
     pub(crate) trace_id: String,

@@ -11,14 +11,14 @@ const TEXT_COLUMNS_MIN: usize = 12;
 /// Columns of a text in a file or a pipe.
 const TEXT_COLUMNS_MAX: usize = 60;
 
-/// How a column is laid out.
+/// Layout of a column in a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ColumnKind {
     /// A name that is never cut.
     Name,
     /// A number that is never cut, at the right edge of its column.
     Number,
-    /// A text that is cut where there is no room.
+    /// A text that is cut if the table is too narrow.
     Text,
 }
 
@@ -27,7 +27,7 @@ enum ColumnKind {
 pub(crate) struct TableColumn {
     head: &'static str,
     kind: ColumnKind,
-    /// Where there is no room, columns with a higher number are left out first; 0 is always there.
+    /// Rank by which columns are left out of a narrow table, the highest number first; a column with 0 always stays.
     leave_out_rank: u8,
 }
 
@@ -42,12 +42,12 @@ impl TableColumn {
         Self { head, kind: ColumnKind::Number, leave_out_rank: 0 }
     }
 
-    /// A column of texts, which are cut where there is no room.
+    /// A column of texts, which are cut if the table is too narrow.
     pub(crate) const fn text(head: &'static str) -> Self {
         Self { head, kind: ColumnKind::Text, leave_out_rank: 0 }
     }
 
-    /// Leaves the column out where there is no room, before those with a lower rank.
+    /// Leaves the column out of a narrow table, before columns with a lower rank.
     pub(crate) const fn optional(self, leave_out_rank: u8) -> Self {
         Self { leave_out_rank, ..self }
     }
@@ -56,7 +56,7 @@ impl TableColumn {
 /// Columns that a table may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TableWidth {
-    /// That of a terminal.
+    /// Columns of a terminal, which bound the table.
     Terminal(usize),
     /// A file or a pipe: every column, and texts of a bounded length.
     File,
@@ -115,7 +115,7 @@ impl Table {
         self
     }
 
-    /// Lays the table out. A column is as wide as its widest cell, as long as there is room.
+    /// Lays the table out. A column is as wide as its widest cell, as long as the table fits.
     pub(crate) fn lines(&self, width: TableWidth) -> Vec<StyledLine> {
         let fitted = self.fit(width);
         let head: Vec<Cell> =

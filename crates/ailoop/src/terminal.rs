@@ -39,7 +39,7 @@ pub(crate) fn line_width(line: &StyledLine) -> usize {
     line.iter().map(|span| width(&span.text)).sum()
 }
 
-/// How a text looks if styles are on. The words carry the meaning; colours only help.
+/// Style of a text, if styles are on. The words carry the meaning; colours only help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
@@ -85,7 +85,7 @@ pub struct Terminal {
     notes: NoteFilter,
 }
 
-/// Which notes are printed.
+/// Filter of the notes that are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NoteFilter {
     All,
@@ -93,16 +93,16 @@ enum NoteFilter {
     Important,
 }
 
-/// How replies and tool calls are laid out.
+/// Layout of replies and tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     /// Columns of a line.
     pub(crate) columns: usize,
-    /// How the text of replies is shown.
+    /// Format of the text of replies.
     pub(crate) reply: ReplyFormat,
 }
 
-/// How the text of replies is shown.
+/// Format of the text of replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReplyFormat {
     /// As the model wrote it, when it is complete: for files and pipes.

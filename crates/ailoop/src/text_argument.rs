@@ -10,7 +10,7 @@ use contract::{ErrorCode, limits};
 use crate::failure::CommandFailure;
 use crate::terminal::{Style, Terminal};
 
-/// Time after which a person hears that stdin is still open.
+/// Time after which a note says that stdin is still open.
 const STDIN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Reads a text: the argument itself, or all of `stdin` for `-`. It blocks until stdin ends; nothing else runs yet, so

@@ -1,4 +1,4 @@
-//! What this binary was built from, and which data of other versions it can read.
+//! Build of this binary, and the versions of data that it can read.
 
 use contract::commit::{FOLD, FOLD_OLDEST};
 use serde_json::{Value, json};

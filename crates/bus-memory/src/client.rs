@@ -29,10 +29,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Most bytes of one message, as on a nats-server.
 const PAYLOAD_BYTES_MAX: usize = 1 << 20;
 
-/// How a fault changes an operation that is performed.
+/// Effect of a fault on an operation that is performed.
 #[derive(Debug, Clone, Copy, Default)]
 struct FaultOutcome {
-    /// How many changes a read from a replica is behind.
+    /// Number of changes that a read from a replica is behind.
     lag: u64,
     /// The code that an append is answered with, and whether it is stored.
     doubt: Option<(u16, bool)>,
@@ -110,7 +110,8 @@ impl MemoryClient {
             .await
     }
 
-    /// For what names a message by its sequence, as it was learned over the connection of this generation.
+    /// Refuses an operation that names a message by its sequence, unless the connection is still the one of this
+    /// generation.
     fn require_connection(&self, generation: u64) -> Result<(), BusError> {
         if self.generation() == generation {
             return Ok(());

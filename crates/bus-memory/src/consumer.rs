@@ -28,14 +28,14 @@ pub(crate) struct Consumer {
     restart_deadlines: BTreeMap<u64, Instant>,
     /// Held items that are delivered again, before any fresh one.
     redeliveries: VecDeque<u64>,
-    /// How often each item was delivered.
+    /// Number of deliveries of each item, by sequence.
     deliveries: BTreeMap<u64, u64>,
     /// The number of the last delivery.
     last_number: u64,
     /// The highest sequence that was delivered or purged.
     last_seq: u64,
     floor: Floor,
-    /// Until when nothing is delivered.
+    /// End of the pause of deliveries, if any.
     paused_until: Option<Instant>,
 }
 
@@ -49,7 +49,7 @@ struct Floor {
 /// The delivery of a held item.
 #[derive(Debug, Clone, Copy)]
 struct Held {
-    /// When the item is delivered again.
+    /// Time at which the item is redelivered.
     deadline: Instant,
     /// The number of its first delivery.
     first: u64,
@@ -60,9 +60,9 @@ struct Held {
 pub(crate) struct NumberedDelivery {
     /// The sequence of the item.
     pub(crate) seq: u64,
-    /// Which delivery of the item it is, from 1.
+    /// Number of the delivery of the item, from 1.
     pub(crate) delivered: u64,
-    /// Which delivery of the consumer it is, from 1.
+    /// Number of the delivery of the consumer, from 1.
     pub(crate) number: u64,
 }
 
@@ -150,7 +150,7 @@ impl Consumer {
         Depth { waiting: self.fresh.len() as u64, held: self.held.len() as u64 }
     }
 
-    /// When the next held item is delivered again.
+    /// Returns the time of the next redelivery of a held item.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let held = self.held.values().map(|held| held.deadline).chain(self.restart_deadlines.values().copied()).min();
         // While it is paused nothing is delivered earlier.

@@ -42,7 +42,7 @@ impl ClientLifecycle {
     }
 }
 
-/// What the transport, the subscriptions and the pulls of one client share.
+/// State that the transport, the subscriptions and the pulls of one client share.
 #[derive(Debug)]
 pub(crate) struct ClientState {
     pub(crate) server: MemoryServer,

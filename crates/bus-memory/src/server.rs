@@ -44,7 +44,7 @@ pub(crate) struct State {
     pub(crate) clients: u64,
     /// Number of the connections of each client, from 1: every restart makes a new one.
     pub(crate) generation: u64,
-    /// When the present connections were made; none before the first restart.
+    /// Time at which the present connections were made; none before the first restart.
     pub(crate) connected_at: Option<Instant>,
     /// The last sequence of each stream that each client knows.
     pub(crate) seen_seqs: BTreeMap<(String, Stream), u64>,
@@ -84,7 +84,7 @@ impl State {
         self.revision
     }
 
-    /// How many objects a store has, and their bytes.
+    /// Number of the objects of a store, and their bytes.
     pub(crate) fn objects_size(&self, store: Objects) -> StorageSize {
         let found = self.objects.iter().filter(|((of, _), object)| *of == store && object.is_alive());
         found.fold(StorageSize::default(), |size, (_, object)| StorageSize {
@@ -99,7 +99,7 @@ impl State {
     }
 }
 
-/// What clients of NATS write to an entry of a bucket.
+/// Message by which a NATS client writes an entry of a bucket.
 pub(crate) fn entry_message(bucket: Bucket, key: &str, headers: Headers, payload: Bytes) -> CoreMessage {
     CoreMessage { subject: format!("$KV.{}.{key}", bucket.name()), reply: None, headers, payload }
 }

@@ -30,7 +30,7 @@ struct Entry {
     stored: Stored,
     /// Number of the change that added it.
     added: u64,
-    /// When it expires; none if it never does.
+    /// Time at which it expires; none if it never does.
     expires_at: Option<Timestamp>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Store {
     removed: VecDeque<(u64, Entry)>,
     /// Target subjects by due time and subject of the scheduled message.
     schedules: BTreeMap<(Timestamp, String), String>,
-    /// When messages expire, with their sequences.
+    /// Expiry times of messages, with their sequences.
     expiries: BTreeSet<(Timestamp, u64)>,
     pub(crate) consumer: Consumer,
 }
@@ -115,7 +115,7 @@ impl Store {
         Ok(seq)
     }
 
-    /// How long a message with these headers is kept.
+    /// Longest age of a message with these headers; none if it does not expire.
     fn age_limit(&self, headers: &Headers) -> Option<Duration> {
         let own = || header(headers, TTL).and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
         match self.kind {
@@ -149,7 +149,7 @@ impl Store {
         }
     }
 
-    /// When the next timer is due.
+    /// Time at which the next timer is due.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         self.schedules.keys().next().map(|(at, _)| *at)
     }
@@ -170,12 +170,12 @@ impl Store {
         ReadMany::Messages(found)
     }
 
-    /// How many messages match a filter, as the leader has them.
+    /// Number of messages that match a filter, as the leader has them.
     pub(crate) fn count(&self, filter: &str) -> u64 {
         self.messages_at(filter, 0).len() as u64
     }
 
-    /// How many messages there are, and their bytes.
+    /// Number of messages, and their bytes.
     pub(crate) fn size(&self) -> StorageSize {
         let bytes = |entry: &Entry| (entry.stored.subject.len() + entry.stored.payload.len()) as u64;
         let messages = self.by_subject.len() as u64;

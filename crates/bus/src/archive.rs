@@ -19,7 +19,7 @@ use crate::transport::ReadMany;
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, Head, Headers, Read, Stored, body};
 
-/// What stays in the log of the pages that move to the archive.
+/// Commits that stay in the log when their pages move to the archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Staying<'a> {
     /// The commits with parts of the transcript.
@@ -56,7 +56,7 @@ impl Staying<'_> {
     }
 }
 
-/// Where the session is whose page is written.
+/// Place of the session whose page is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PageOwner {
     /// The session is in the log.

@@ -17,7 +17,7 @@ const REFERENCE_BYTES_MAX: usize = 64 << 10;
 /// Further looks for a blob that is not there.
 const LATE_ROUNDS: u32 = 3;
 
-/// What travels in place of a large body; `meta` is copied, so that it can be read without the rest.
+/// Message sent in place of a large body. `meta` is a copy, which can be read without the body.
 #[derive(Serialize, Deserialize)]
 struct Reference<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]

@@ -16,12 +16,13 @@ use crate::{BusError, DriftPolicy, NatsConfig, Transport};
 #[derive(Clone)]
 pub struct Bus {
     transport: Arc<dyn Transport>,
-    /// Where the results of the calls are sent that it publishes; none where nobody serves that.
+    /// Address to which workers send the results of the calls that this connection publishes; none if no process serves
+    /// it.
     pub(crate) address: Option<Arc<CommandId>>,
     pub(crate) seq_cache: Arc<SeqCache>,
     pub(crate) set_timers: Arc<Written<SetTimer>>,
     pub(crate) written_lines: Arc<Written<WrittenLine>>,
-    /// How busy the workers of this connection are, by queue.
+    /// Load of the workers of this connection, by queue.
     loads: Arc<Mutex<BTreeMap<&'static str, WorkerLoad>>>,
     /// Set by services after the connection is made; each lock is held for a copy only.
     describes: Arc<Mutex<Vec<Describe>>>,
@@ -61,7 +62,7 @@ impl Bus {
         &*self.transport
     }
 
-    /// How busy the workers of this connection are, by queue.
+    /// Returns the load of the workers of this connection, by queue.
     pub fn loads(&self) -> BTreeMap<&'static str, WorkerLoad> {
         self.loads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -20,8 +20,8 @@ pub enum SendOutcome {
     Duplicate,
 }
 
-/// The waiting inputs of a session. One that was acknowledged may still be among them, one that waits may be missing.
-/// Where there are too many, handle what was delivered alone.
+/// The waiting inputs of a session. An acknowledged one may still be among them, and a waiting one may be missing. If
+/// there are too many, handle the delivered one alone.
 pub type Inbox = ReadMany;
 
 impl Bus {

@@ -18,15 +18,15 @@ use crate::{Bus, BusError, Delivery, Read};
 pub struct DeadLetter {
     /// The stable error code.
     pub code: ErrorCode,
-    /// Why the item failed, for people.
+    /// Reason why the item failed, for people.
     pub reason: String,
     /// The subject of the original item.
     pub subject: String,
     /// The original's sequence in its stream.
     pub seq: u64,
-    /// How often it was delivered.
+    /// Number of deliveries of the item.
     pub delivered: u64,
-    /// When the original was stored.
+    /// Time at which the original was stored.
     #[serde(default)]
     pub stored_at: Timestamp,
     /// The original's body; text that is not JSON stands as a JSON string.

@@ -53,10 +53,10 @@ pub enum BusError {
     TwoHistories {
         /// The first slot of that end.
         slot: u64,
-        /// Which commits do not belong together.
+        /// Description of the commits that do not belong together.
         why: String,
     },
-    /// What was read is not what the contract says.
+    /// A message that does not follow the contract.
     #[error("not what the contract says: {0}")]
     Malformed(String),
 }
@@ -75,8 +75,8 @@ impl BusError {
         }
     }
 
-    /// As it is, or final where a large body is missing and the message that refers to it was stored at `stored_at`,
-    /// too long before `now` for a replica that is behind. Both are times of the server.
+    /// Returns the error as it is, or a final one if a large body is missing and the message that refers to it was
+    /// stored at `stored_at`, too long before `now` for a replica that is behind. Both are times of the server.
     #[must_use]
     pub fn final_after(self, stored_at: Timestamp, now: Timestamp) -> Self {
         if let Self::BodyMissing { blob } = &self

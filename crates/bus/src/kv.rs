@@ -17,9 +17,9 @@ use crate::transport::KV_OPERATION;
 use crate::verify::{Verified, Write};
 use crate::{Bus, BusError, SubscriptionEvent};
 
-/// How long the note of a request lives whose answer is not delivered.
+/// Lifetime of the note of a request whose answer is not delivered.
 const REQUEST_AGE_MAX: Duration = Duration::from_mins(30);
-/// How long the mark lives that a note leaves: the shortest time to live of a message.
+/// Lifetime of the empty note that replaces a forgotten request: the shortest time to live of a message.
 const FORGOTTEN_AGE: Duration = Duration::from_secs(1);
 
 /// The owner of a claim.
@@ -31,7 +31,7 @@ pub enum Claim {
     Theirs(String),
 }
 
-/// What a watch of the session index yields.
+/// A change that a watch of the session index yields.
 #[derive(Debug, Clone)]
 pub enum SummaryChange {
     /// A line was written. `bytes` is its size as JSON.

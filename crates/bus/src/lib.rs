@@ -2,6 +2,13 @@
 //!
 //! Services use [`Bus`] and the modules beside it; only `nats` uses async-nats. The package `bus-memory` has an
 //! in-memory server for tests, and a test compares it with a real one.
+//!
+//! # Layout
+//!
+//! - `log` and `archive` read and write the commits of a session; `verify` settles writes whose outcome is not known.
+//! - `work` is the loop of a worker; `call` adds the checks before and during a model or tool call.
+//! - `control`, `timer`, `events` and `rpc` send and receive what services say to each other.
+//! - `nats` is the connection to nats-server, and `transport` the trait that it and `bus-memory` implement.
 
 pub mod archive;
 mod archived_page;

@@ -44,7 +44,7 @@ pub struct Offer<'a> {
     pub commit: &'a str,
     /// Its body, whose `meta.commit` is `commit`.
     pub body: Bytes,
-    /// How long it stays in the log; for ever if none is given.
+    /// Time to live of the commit in the log; without an end if none is given.
     pub ttl: Option<Duration>,
 }
 
@@ -65,9 +65,10 @@ impl Bus {
         Ok(Some(Head { slot: head.last_slot(), ..head }))
     }
 
-    /// What the session's state is folded from: the head's page without a hole, its snapshot first; of a log that was
-    /// compacted what it has since, and of an archived session the head alone. `None` when the leader knows no such
-    /// session. It may be stale: then the next commit loses its slot.
+    /// Loads the commits from which the state of the session is folded: the page of the head without a gap, its
+    /// snapshot first. Of a compacted log it loads the commits since the compaction, and of an archived session only
+    /// the head. Returns `None` if the leader knows no such session. The result may be stale: then the next commit
+    /// loses its slot.
     pub async fn load(&self, key: &SessionKey) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         self.load_from(key, 0).await
     }
@@ -84,7 +85,8 @@ impl Bus {
         self.load_of(key, read).await
     }
 
-    /// What the state is folded from, up to a head that was read. A head that stands alone is all of it.
+    /// Loads the commits from which the state is folded, up to a head that was read. A head that begins its log is
+    /// returned alone.
     async fn load_of(&self, key: &SessionKey, read: HeadRead) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let HeadRead { head, message } = read;
         let commits = if head.first_slot() == head.slot {
@@ -99,9 +101,9 @@ impl Bus {
         self.with_earlier_parts(key, commits).await
     }
 
-    /// What the state at slot `at` was folded from, or that at the log's end where it is earlier or none is given: its
-    /// page up to that slot, or what the log has of it. Of an archived session the end is before it was archived.
-    /// `None` also where the page is gone from the archive.
+    /// Loads the commits from which the state at slot `at` was folded: its page up to that slot, or the part of it that
+    /// the log has. If `at` is absent or past the end of the log, the state is the one at the end, which for an
+    /// archived session is before it was archived. Returns `None` also if the page is gone from the archive.
     pub async fn load_until(&self, key: &SessionKey, at: Option<u64>) -> Result<Option<Vec<(u64, Commit)>>, BusError> {
         let Some(HeadRead { head, .. }) = self.head_from(key, 0).await? else { return Ok(None) };
         let end = head.end();
@@ -339,7 +341,7 @@ impl Bus {
         }
     }
 
-    /// Whose commit a slot holds, as the leader knows it; `None` while it is empty and may be ours still.
+    /// Reads from the leader the owner of the commit in a slot; `None` if the slot is empty and may still become ours.
     async fn slot_owner(&self, slot: &Subject, commit_id: &str, after: &After) -> Result<Option<Holder>, BusError> {
         if let Some(holder) = self.holder(slot, commit_id).await? {
             return Ok(Some(holder));
@@ -448,6 +450,14 @@ impl Bus {
     ///
     /// The archive may hold a page of an earlier session of the same id. So it is asked last, and a message of it
     /// counts only where the commits beside it name it.
+    ///
+    /// 1. Read the page from any replica, with the slot before it, whose commit the first slot must name.
+    /// 2. If a slot is missing, read the page once more after a pause, then the missing slots one by one from the
+    ///    leader. Skip this if `last` has left the log: it leaves last, so the others are in the archive.
+    /// 3. Add missing slots from the archive, as any replica has it and then as the leader has it.
+    /// 4. Check that the first slot follows the one before it in the same history.
+    /// 5. Return nothing if `last` is gone, and otherwise the slots up to the first hole. A hole in front is an error,
+    ///    unless the log begins behind it.
     async fn messages(
         &self,
         key: &SessionKey,
@@ -567,7 +577,8 @@ impl Bus {
     }
 }
 
-/// What must be the last message under a filter for a commit to be taken: the slot before it, or none at all.
+/// Expected last sequence under a filter, as the condition of a commit: the sequence of the slot before it, or 0 if
+/// there must be no message.
 struct After {
     filter: Subject,
     seq: u64,

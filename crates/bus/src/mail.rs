@@ -51,7 +51,7 @@ impl Bus {
         Ok(Mailbox::Entries(entries))
     }
 
-    /// What stands under a mail's id, as the leader knows it, with its sequence for [`Bus::close_mail`].
+    /// Reads the entry of a mail from the leader, with its sequence for [`Bus::close_mail`].
     pub async fn mail(&self, at: &MailboxKey, id: &MailId) -> Result<Option<(u64, MailEntry)>, BusError> {
         self.mail_at(&subject::mail(at, id)).await
     }

@@ -33,8 +33,8 @@ use crate::{Bus, BusError, CoreMessage, Delivery, Hold, Subscription, Subscripti
 
 /// Timeout of a request to a worker or gateway.
 const ASK_MAX: Duration = Duration::from_secs(1);
-/// How long the holder of a call may take to answer before it is asked once more. A worker that stops hands
-/// its items back a moment before the server removes its subscription.
+/// Time in which the holder of a call must answer before it is asked once more. A worker that stops hands its items
+/// back a moment before the server removes its subscription.
 const HOLDER_ANSWERS_MAX: Duration = Duration::from_millis(300);
 /// Round trips by which subscriptions are confirmed.
 const CONFIRM_ROUNDS: u32 = 3;
@@ -48,9 +48,9 @@ const SERVE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 const STORE_MAX: Duration = Duration::from_secs(10);
 /// Timeout of a request about tools: the time of a trial call, and of what is around it.
 const TOOL_REQUEST_MAX: Duration = TRIAL_TIME_MAX.saturating_add(Duration::from_secs(5));
-/// How long the processes of a fleet may take to describe themselves: nobody knows how many there are.
+/// Time for which descriptions of the processes of a fleet are collected: their number is unknown.
 const STATUS_WAIT: Duration = Duration::from_millis(700);
-/// How long answers of the services protocol are gathered.
+/// Time for which answers of the services protocol are collected.
 const SERVICES_WAIT: Duration = Duration::from_millis(400);
 /// Most answers of the services protocol that are read.
 const SERVICES_MAX: usize = 10_000;
@@ -74,8 +74,8 @@ pub struct RpcServer {
 /// Handles one request; `None` sends no answer.
 pub type RpcHandler = Arc<dyn Fn(CoreMessage) -> BoxFuture<'static, Option<Bytes>> + Send + Sync>;
 
-/// What a worker did or learned last about a call that it runs, for people who ask why it takes so long. Clones share
-/// it.
+/// Last action or finding of a worker about a call that it runs, for people who ask why the call takes so long. Clones
+/// share it.
 #[derive(Debug, Clone, Default)]
 pub struct CallNote {
     text: Arc<Mutex<Option<String>>>,
@@ -93,7 +93,7 @@ impl CallNote {
     }
 }
 
-/// What became of a delivery that was offered to the worker that may run its call.
+/// Result of the offer of a delivery to the worker that may run its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holder {
     /// It runs the call, and has taken the delivery over.
@@ -123,17 +123,17 @@ impl Holder {
 /// A call that a worker runs.
 #[derive(Debug)]
 pub struct HeldCall {
-    /// Which attempt of which call.
+    /// Id of the call and number of the attempt.
     pub call: CallAttempt,
     /// The id of the commit that opened it; empty of older orchestrators.
     pub opened_by: String,
-    /// Which delivery of its item began it, from 1.
+    /// Number of the delivery with which the attempt began, from 1.
     pub delivery: u64,
     /// The newest delivery of its item.
     pub hold: Hold,
-    /// What people read who ask about the call.
+    /// Note for people who ask about the call.
     pub note: CallNote,
-    /// When its handler began to run it.
+    /// Time at which its handler began to run it.
     pub since: Instant,
 }
 

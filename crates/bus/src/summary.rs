@@ -14,7 +14,7 @@ use crate::verify::{Verified, Write};
 use crate::written::WrittenLine;
 use crate::{Bus, BusError, Read};
 
-/// How often a line is compared and written where other writers are faster: a session does not wait for the index.
+/// Most rounds of compare and write if other writers are faster: a session does not wait for the index.
 const ROUNDS_MAX: u32 = 3;
 
 /// A line as it is written.

@@ -16,7 +16,7 @@ use crate::{Bus, BusError, Headers, Read};
 /// The body of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Due {
-    /// Which setting of the session's timer it was.
+    /// Number of the setting of the session's timer that is due.
     pub number: u64,
 }
 

@@ -42,7 +42,7 @@ pub fn header<'a>(headers: &'a Headers, name: &str) -> Option<&'a str> {
     headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
-/// What a subscription yields. Dropping it unsubscribes.
+/// Stream of the events of a subscription. Dropping it unsubscribes.
 pub type Subscription = BoxStream<'static, SubscriptionEvent>;
 
 /// An event of a subscription.
@@ -61,7 +61,7 @@ pub struct Stored {
     pub subject: String,
     /// Its sequence in the stream.
     pub seq: u64,
-    /// When it was stored, by the server's clock.
+    /// Time at which it was stored, by the server's clock.
     pub stored_at: Timestamp,
     /// The [`Transport::generation`] of the connection over which it was read.
     pub generation: u64,
@@ -107,7 +107,7 @@ pub enum Appended {
     Doubtful(Doubt),
 }
 
-/// Why the answer to an append leaves open what is stored. The text is the server's.
+/// Reason why the answer to an append leaves open what is stored. The text is the server's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Doubt {
     /// The server answered `duplicate: true`.
@@ -125,8 +125,8 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// What it means where nothing is stored: a stream without room is full, and everything else is a write that is not
-    /// visible yet.
+    /// Returns the error for a caller that knows that nothing is stored: [`BusError::Full`] if the stream takes no more
+    /// messages, else [`BusError::Unavailable`], because the write is not visible yet.
     pub fn into_error(self) -> BusError {
         let text = self.to_string();
         match self {
@@ -136,7 +136,7 @@ impl Doubt {
     }
 }
 
-/// How fresh a read must be.
+/// Required freshness of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
     /// From any replica; may be stale: "there" may be believed, "not there" never.
@@ -158,12 +158,12 @@ pub enum ReadMany {
 const FORGOTTEN_AFTER: Duration = Duration::from_millis(500);
 /// Pause before a worker subscribes as the holder of a call: long before its item can be redelivered.
 pub(crate) const HOLD_AFTER: Duration = Duration::from_millis(500);
-/// How long a worker waits before it asks about an item that was published again, and that an earlier worker may have got
-/// only a moment ago: then that one answers.
+/// Delay before a worker asks for the holder of an item that was published again. If an earlier worker got the item
+/// only a moment ago, that one can answer by then.
 const ASK_AFTER: Duration = HOLD_AFTER.saturating_mul(2);
 /// Longest pause between two tries to reach a server that went away.
 pub(crate) const RECONNECT_MAX: Duration = Duration::from_secs(1);
-/// How long after a reconnect the others have reconnected too.
+/// Time after a reconnect by which all other clients have reconnected too.
 const RECONNECTED_AFTER: Duration = RECONNECT_MAX.saturating_add(Duration::from_millis(250));
 
 /// An item of a work queue, held until it is settled.
@@ -173,13 +173,13 @@ pub struct Delivery {
     pub subject: String,
     /// Its sequence in the stream.
     pub seq: u64,
-    /// Which delivery this is, from 1; 0 of a result that a worker sent by request, which no stream has.
+    /// Number of the delivery, from 1; 0 for a result that a worker sent by request, which no stream has.
     pub delivered: u64,
-    /// When it was stored, by the server's clock.
+    /// Time at which it was stored, by the server's clock.
     pub stored_at: Timestamp,
-    /// How long it had waited when it came, by the server's clock.
+    /// Time from storing to this delivery, by the server's clock.
     pub waited: Duration,
-    /// How long the connection by which it came had stood by then.
+    /// Age of the connection at this delivery.
     pub connected_for: Duration,
     /// The [`Transport::generation`] of that connection.
     pub generation: u64,
@@ -235,7 +235,7 @@ impl Delivery {
         header(&self.headers, contract::tool::header::AGAIN).is_some()
     }
 
-    /// How long to wait before its holder is asked; none where whoever has it answers now, if anybody has it.
+    /// Returns the delay before its holder is asked; none if a holder, should there be one, answers at once.
     pub(crate) fn ask_after(&self) -> Option<Duration> {
         if self.delivered == 1 && self.is_again() {
             // It may have been given away only a moment ago.
@@ -258,7 +258,7 @@ pub enum Ack {
     Retry(Duration),
 }
 
-/// What is done about a stream or consumer that is not what it should be.
+/// Policy for a stream or consumer that is missing or has other settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriftPolicy {
     /// Other settings are an error, and so is its absence after some patience: nothing is made or changed.
@@ -280,7 +280,7 @@ pub struct StreamRewind {
     pub last: u64,
 }
 
-/// What is in a queue.
+/// Number of items in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Depth {
     /// Items that no worker holds.
@@ -289,21 +289,21 @@ pub struct Depth {
     pub held: u64,
 }
 
-/// What is in a queue, and who takes from it.
+/// State of a queue: its items and the workers' requests for them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueState {
     /// Items that wait, and items that are held.
     pub depth: Depth,
     /// Requests of workers for items.
     pub pullers: u64,
-    /// When the oldest item was stored; none where there is no item, or where it is not known.
+    /// Time at which the oldest item was stored; none if there is no item, or if the time is not known.
     pub oldest: Option<Timestamp>,
 }
 
-/// How much a stream or object store holds.
+/// Size of a stream or object store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StorageSize {
-    /// How many messages are stored.
+    /// Number of stored messages.
     pub messages: u64,
     /// Bytes on the disk of one replica, subjects and headers included.
     pub bytes: u64,
@@ -445,17 +445,17 @@ pub trait Transport: Send + Sync + 'static {
     /// was learned that nothing needs it: in an older store something may.
     async fn delete_object(&self, store: Objects, sha256: &str, generation: u64) -> Result<(), BusError>;
 
-    /// How long the archive keeps what it has.
+    /// Retention of the archive.
     fn retention(&self) -> Duration;
 
     /// Creates or verifies the streams, consumers, buckets and stores of [`contract::streams`]. A setting that
     /// drifted is repaired, or an error that names it.
     async fn ensure(&self, drift: DriftPolicy) -> Result<(), BusError>;
 
-    /// How much waits in a queue, and is held.
+    /// Reads the number of waiting and of held items of a queue.
     async fn depth(&self, queue: Queue) -> Result<Depth, BusError>;
 
-    /// What is in a queue, and who takes from it. A server that knows only the depth says only that.
+    /// Reads the state of a queue. A server that knows only the depth returns only that.
     async fn queue_state(&self, queue: Queue) -> Result<QueueState, BusError> {
         Ok(QueueState { depth: self.depth(queue).await?, ..QueueState::default() })
     }
@@ -485,7 +485,7 @@ pub trait Transport: Send + Sync + 'static {
     /// The time of the server's clock.
     async fn server_time(&self) -> Result<Timestamp, BusError>;
 
-    /// How much a stream or object store holds, of all tenants.
+    /// Reads the size of a stream or object store, over all tenants.
     async fn storage_size(&self, storage: Storage) -> Result<StorageSize, BusError>;
 
     /// A round trip: returns when the server has dealt with what came through this connection before.

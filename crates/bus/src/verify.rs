@@ -45,11 +45,11 @@ impl Bus {
 
 /// A write that is repeated and verified until its outcome is known.
 pub(crate) struct Verified<'a> {
-    /// What is written, for the error of an unknown outcome.
+    /// Description of the write, for the error of an unknown outcome.
     pub(crate) what: &'a str,
     /// Spreads the pauses, so that two writers do not collide again.
     pub(crate) salt: &'a str,
-    /// How often it is tried.
+    /// Most attempts of the write.
     pub(crate) rounds: u32,
 }
 

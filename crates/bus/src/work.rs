@@ -1,5 +1,5 @@
-//! Work items and the worker that takes them: pulls what it has room for, shares its places out among tenants and
-//! tools, keeps what it holds alive, settles each item in one place, and hands back the rest when it goes.
+//! Work items and the worker that takes them: it pulls as many as it can take, shares its permits among tenants and
+//! tools, keeps held items alive, settles each item in one place, and hands back the rest when it stops.
 
 mod backlog;
 mod handler;

@@ -1,4 +1,4 @@
-//! What this process wrote last for each session, so that the next write replaces it without a read.
+//! Last write of this process for each session, so that the next write replaces it without a read.
 
 use contract::commit::SummaryVersion;
 use contract::subject::SessionKey;

@@ -1,4 +1,4 @@
-//! Which calls and gates a program answers, so that two turns of one session do not perform a call twice.
+//! Claims of the calls and gates that a program answers, so that two turns of one session do not perform a call twice.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -24,7 +24,7 @@ use crate::start::StartSession;
 use crate::target::Target;
 use crate::turn::TurnResult;
 
-/// How long failures may last until they are returned, unless the builder says otherwise.
+/// Time for which failures are retried before one is returned, unless the builder sets another.
 const RETRY_FOR: Duration = Duration::from_mins(1);
 
 /// A client of one edge, or of several behind one address. Clones share the connection.
@@ -87,7 +87,8 @@ impl Client {
         self.call(request, |mut api, request| async move { api.list(request).await }).await
     }
 
-    /// What waits for a person in all sessions, the most urgent first: at most 100, with long arguments shortened.
+    /// Returns the gates that wait for a person in all sessions, the most urgent first: at most 100, with long
+    /// arguments shortened.
     pub async fn gates(&self) -> Result<Vec<Gate>, ClientError> {
         let call = |mut api: SessionsApi, request| async move { api.list_gates(request).await };
         Ok(self.call(ListGatesRequest::default(), call).await?.gates)
@@ -153,7 +154,7 @@ impl Client {
     }
 }
 
-/// How a client connects: await it.
+/// Builder of a client, which connects when it is awaited.
 #[derive(Clone)]
 #[must_use = "nothing is connected until it is awaited"]
 pub struct ClientBuilder {
@@ -181,7 +182,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How long calls and streams wait for a fleet that cannot be reached; 60 s without this.
+    /// Sets the longest time that calls and streams wait for a fleet that cannot be reached; default 60 s.
     pub fn retry_for(mut self, duration: Duration) -> Self {
         self.retry_for = duration;
         self

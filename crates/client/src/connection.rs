@@ -53,7 +53,7 @@ impl EdgeConnection {
         Ok(Self(Arc::new(Shared { target, locate, retry_for, current })))
     }
 
-    /// How long failures may last until they are returned.
+    /// Returns the time for which failures are retried before one is returned.
     pub(crate) fn retry_for(&self) -> Duration {
         self.0.retry_for
     }

@@ -21,7 +21,7 @@ pub struct ClientError {
     seq: Option<u64>,
 }
 
-/// What a caller can do about an error.
+/// Kind of an error, by what a caller can do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -66,7 +66,7 @@ impl ClientError {
         Self::new(ErrorKind::ConnectionFailed, "unreachable", message)
     }
 
-    /// What a caller can do about it.
+    /// Returns the kind, which says what a caller can do about the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -76,12 +76,12 @@ impl ClientError {
         &self.code
     }
 
-    /// What failed, for people.
+    /// Returns the description of the failure, for people.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// How long to wait before a retry, if the server says so.
+    /// Returns the time to wait before a retry, if the server gives one.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }

@@ -17,17 +17,17 @@ pub struct SessionEvent {
     pub id: String,
     /// Number in the session, from 1 without gaps. Chunks of replies and other transient events have none.
     pub seq: Option<u64>,
-    /// When it happened, as RFC 3339 has it.
+    /// Time of the event, as RFC 3339.
     pub time: String,
     /// W3C trace id of the turn; empty without tracing.
     pub trace_id: String,
-    /// What happened, as far as this crate has a type for it.
+    /// Content of the event, as far as this crate has a type for it.
     pub content: EventContent,
     /// All of its fields.
     pub data: Value,
 }
 
-/// What happened in a session. [`SessionEvent::data`] has the fields that are not here.
+/// Content of an event. [`SessionEvent::data`] has the fields that are not here.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum EventContent {
@@ -78,18 +78,18 @@ pub struct ReplyChunk {
     pub attempt: String,
     /// Number of the chunk in its attempt, from 0.
     pub index: u64,
-    /// What the text belongs to.
+    /// Channel that the text belongs to.
     pub channel: ChunkChannel,
     /// The text since the chunk before; all text so far, if [`SessionEvent::is_snapshot`].
     pub delta: String,
 }
 
-/// What the text of a chunk belongs to.
+/// Channel that the text of a chunk belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ChunkChannel {
-    /// What the user reads.
+    /// Text that the user reads.
     Text,
     /// The reasoning of the model.
     Reasoning,
@@ -116,7 +116,7 @@ pub struct CompletedReply {
     pub turn: u32,
     /// Number of the step in its turn, from 1.
     pub step: u32,
-    /// What the user reads; empty if the reply only calls tools.
+    /// Text that the user reads; empty if the reply only calls tools.
     #[serde(default)]
     pub text: String,
 }
@@ -131,7 +131,8 @@ pub struct LocalCall {
     pub tool: String,
     /// The arguments, a JSON object.
     pub arguments: Value,
-    /// When the model reads that nobody answered, as RFC 3339. It stands still while the session is paused.
+    /// Time at which the call times out and the model reads that nobody answered, as RFC 3339. The timeout does not run
+    /// while the session is paused.
     pub deadline: String,
 }
 
@@ -145,7 +146,7 @@ pub struct CompletedCall {
     pub tool: String,
     /// `ok`, `error`, `denied`, `timeout`, `cancelled` or `unknown`.
     pub outcome: String,
-    /// What the model reads.
+    /// Result or error that the model reads.
     pub content: String,
 }
 
@@ -157,9 +158,9 @@ pub struct GateRequest {
     pub gate: String,
     /// `approval` of a call, `question`, or an object with `limit` or `error`.
     pub kind: Value,
-    /// What an answer is bound to.
+    /// SHA-256 hash of the arguments, which binds an answer to them.
     pub arguments_sha256: String,
-    /// When it closes by itself, as RFC 3339.
+    /// Time at which the gate closes by itself, as RFC 3339.
     pub expires: String,
     /// The tool, if the gate is about a call.
     pub tool: Option<String>,
@@ -201,7 +202,7 @@ pub struct SessionFailure {
 pub struct TurnEnd {
     /// Number of the turn, from 1.
     pub turn: u32,
-    /// Why the turn ended.
+    /// Reason why the turn ended.
     pub stop_reason: TurnStopReason,
     /// Number of steps that it took.
     pub iterations: u32,
@@ -218,7 +219,7 @@ pub struct TurnEnd {
 pub struct SessionEnd {
     /// `completed`, `stopped`, `error` or `expired`.
     pub reason: String,
-    /// Why its last turn ended, if there was one.
+    /// Reason why its last turn ended, if there was one.
     pub stop_reason: Option<TurnStopReason>,
     /// Steps of the last turn.
     #[serde(default)]
@@ -231,7 +232,7 @@ pub struct SessionEnd {
     pub cost: TurnCost,
 }
 
-/// Why a turn ended.
+/// Reason why a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -270,9 +271,9 @@ pub struct TurnCost {
     pub input_tokens: u64,
     /// Tokens of replies, reasoning included.
     pub output_tokens: u64,
-    /// Of the input tokens, those that the provider had cached.
+    /// Part of the input tokens that the provider had cached.
     pub cached_tokens: u64,
-    /// Of the output tokens, those of reasoning.
+    /// Part of the output tokens that was used for reasoning.
     pub reasoning_tokens: u64,
     /// The price in US dollars.
     pub usd: f64,

@@ -44,7 +44,7 @@ impl GateDecision {
     }
 }
 
-/// Which gate, and to which arguments an answer is bound: an answer to others is refused.
+/// Reference to a gate and its arguments. An answer to other arguments is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateRef {
     pub(crate) gate: String,

@@ -17,7 +17,7 @@ const CONTENT_BYTES_MAX: usize = 1 << 20;
 /// Bytes of an error that the model reads.
 const ERROR_BYTES_MAX: usize = 64 << 10;
 
-/// What the model reads of a call: a result, or what went wrong.
+/// Answer to a call that the model reads: a result, or a description of the error.
 pub(crate) type CallAnswer = Result<String, String>;
 type Perform = Arc<dyn Fn(Value) -> BoxFuture<'static, CallAnswer> + Send + Sync>;
 
@@ -34,7 +34,7 @@ pub struct LocalTool {
     perform: Perform,
 }
 
-/// What may happen to a call that nobody answered because this program died.
+/// Effect class of a call: what may be done with a call that nobody answered because this program died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ToolEffect {
@@ -105,19 +105,19 @@ impl LocalTool {
         Self { name, effect, entry, perform }
     }
 
-    /// What it does and when to use it, for the model.
+    /// Sets the description for the model: what the tool does, and when to use it.
     #[must_use]
     pub fn description(self, text: impl Into<String>) -> Self {
         self.with("description", text.into())
     }
 
-    /// What a call may change; [`ToolEffect::AtMostOnce`] without this.
+    /// Sets the effect class of a call; default [`ToolEffect::AtMostOnce`].
     #[must_use]
     pub fn effect(self, effect: ToolEffect) -> Self {
         Self { effect, ..self.with("effect", effect.as_str()) }
     }
 
-    /// How long a call may take until the model reads that nobody answered; an hour without this.
+    /// Sets the timeout of a call, after which the model reads that nobody answered; default one hour.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);

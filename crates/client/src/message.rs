@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::error::ClientError;
 use crate::session_context::{SessionContext, new_key};
 
-/// How a message meets a turn that runs. In an idle session, each begins a turn.
+/// Effect of a message on a running turn. In an idle session, each mode begins a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SendMode {
@@ -53,7 +53,7 @@ impl MessageRequest {
         Self { context, request }
     }
 
-    /// How it meets a turn that runs.
+    /// Sets the effect of the message on a running turn.
     pub fn mode(mut self, mode: SendMode) -> Self {
         mode.as_str().clone_into(&mut self.request.mode);
         self

@@ -19,7 +19,7 @@ const RUNNING_MAX: usize = 32;
 const UNCERTAIN: &str = "The client was restarted, and may have performed this call before. Its outcome is unknown: find \
                          out what happened before you call again.";
 
-/// What a program brings to a session.
+/// Tools and gate handler that a program brings to a session.
 #[derive(Clone, Default)]
 pub(crate) struct Handlers {
     pub(crate) tools: Vec<LocalTool>,
@@ -37,7 +37,8 @@ impl Handlers {
     }
 }
 
-/// Answers what waits for the client. Each answer carries the id of its call or gate, so it counts once.
+/// Answers the calls and gates that wait for the client. Each answer carries the id of its call or gate, so it counts
+/// once.
 pub(crate) struct Responder {
     context: Arc<SessionContext>,
     handlers: Handlers,
@@ -62,7 +63,7 @@ impl Responder {
         }
     }
 
-    /// Asks what was open when this program took up the session, at a `seq` that was read before.
+    /// Finds the calls and gates that were open when this program took up the session, at a `seq` that was read before.
     pub(crate) async fn skip_answered(&mut self, info: &proto::SessionInfo) -> Result<(), ClientError> {
         self.old_seq = info.seq;
         self.open = info.client_calls.iter().map(|call| call.call.clone()).collect();

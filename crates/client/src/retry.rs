@@ -9,13 +9,13 @@ use crate::error::ClientError;
 /// The first pause, and the longest one.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// How long a server may ask to wait; it is not obeyed beyond that.
+/// Longest pause that a server may ask for; a longer one is shortened to this.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
 /// Failures in a row, since the last success.
 #[derive(Debug)]
 pub(crate) struct Retries {
-    /// How long failures may last.
+    /// Longest time from the first failure to the last retry.
     retry_for: Duration,
     since: Option<Instant>,
     failures: u32,

@@ -99,7 +99,7 @@ impl AgentSession {
         self.context.get().await
     }
 
-    /// What was said and done, turn by turn, as people read it: at most `limit` turns (0: 100, at most 1,000) after the
+    /// Returns the transcript as people read it, turn by turn: at most `limit` turns (0: 100, at most 1,000) after the
     /// turn `after` (0: from the beginning).
     pub async fn transcript(&self, after: u32, limit: u32) -> Result<SessionTranscript, ClientError> {
         let request = TranscriptRequest { session_id: self.context.id.clone(), after, limit };

@@ -26,7 +26,7 @@ pub(crate) struct SessionContext {
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// Where the next turn begins to read; unknown for a session that others have used.
+    /// Position from which the next turn is read; none for a session that others have used.
     tracker: Option<TurnTracker>,
     /// The message of the prompt with which the session was started, until its turn is followed.
     first_message: Option<String>,

@@ -64,7 +64,7 @@ impl Target {
             .map_err(|error| configuration("bad_config", format!("TLS cannot be used: {}", root_cause(&error))))
     }
 
-    /// Makes what adds the key to each call.
+    /// Makes the interceptor that adds the key to each call.
     pub(crate) fn credentials(&self) -> Result<BearerKey, ClientError> {
         let value = self.api_key.as_ref().map(|key| format!("Bearer {key}").parse()).transpose();
         let mut value: Option<MetadataValue<Ascii>> = value.map_err(|_| {

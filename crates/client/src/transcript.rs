@@ -1,4 +1,4 @@
-//! What was said and done in a session, turn by turn, as people read it.
+//! Transcript of a session as people read it, turn by turn.
 
 use proto::TranscriptReply;
 use serde::Deserialize;
@@ -25,11 +25,11 @@ pub struct SessionTranscript {
 pub struct TranscriptTurn {
     /// Number of the turn, from 1.
     pub turn: u32,
-    /// When it began, as RFC 3339.
+    /// Time at which the turn began, as RFC 3339.
     pub started: String,
     /// Its messages in order.
     pub messages: Vec<TranscriptMessage>,
-    /// Why it ended; none while it runs.
+    /// Reason why the turn ended; none while it runs.
     pub stop_reason: Option<TurnStopReason>,
 }
 
@@ -37,9 +37,9 @@ pub struct TranscriptTurn {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct TranscriptMessage {
-    /// Who wrote it: `user` or `assistant`.
+    /// Role of the author: `user` or `assistant`.
     pub role: String,
-    /// When it came, as RFC 3339.
+    /// Time of the message, as RFC 3339.
     pub time: String,
     /// Its text; the middle of a long one is left out.
     pub text: String,
@@ -65,7 +65,7 @@ pub struct TranscriptCall {
     pub arguments: Value,
     /// `ok`, `error`, `denied`, `timeout`, `cancelled` or `unknown`; none while it runs.
     pub outcome: Option<String>,
-    /// What the model reads; the middle of a long one is left out.
+    /// Result that the model reads; the middle of a long one is left out.
     pub result: Option<String>,
 }
 

@@ -21,7 +21,7 @@ use crate::responder::{Handlers, Responder};
 use crate::session_context::SessionContext;
 use crate::turn_tracker::TurnTracker;
 
-/// How a turn ended.
+/// Result of a turn that ended.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TurnResult {
@@ -31,11 +31,11 @@ pub struct TurnResult {
     pub turn: u32,
     /// The answer for the user.
     pub text: String,
-    /// Why the turn ended, such as at a limit.
+    /// Reason why the turn ended, such as a limit.
     pub stop_reason: TurnStopReason,
     /// Number of steps that it took.
     pub iterations: u32,
-    /// What the turn cost.
+    /// Cost of the turn.
     pub cost: TurnCost,
 }
 
@@ -64,7 +64,7 @@ impl TurnRequest {
         Self { context, handlers, message, may_be_repeated: false }
     }
 
-    /// How the message meets a turn that runs; [`SendMode::Queue`] without this.
+    /// Sets the effect of the message on a running turn; default [`SendMode::Queue`].
     pub fn mode(mut self, mode: SendMode) -> Self {
         self.message = self.message.map(|message| message.mode(mode));
         self
@@ -167,7 +167,7 @@ impl fmt::Debug for TurnRequest {
     }
 }
 
-/// Where to read from, and which turn it is.
+/// Position to read from, and the turn to follow.
 struct TurnStart {
     tracker: TurnTracker,
     /// Id of the message whose turn it is. Without one, it is the first turn from here on.
@@ -204,7 +204,7 @@ struct Following {
 }
 
 impl TurnReader {
-    /// Returns what comes next, and the reader of what follows.
+    /// Returns the next progress, and the reader of the rest.
     async fn next(self) -> Result<Option<(TurnProgress, Self)>, ClientError> {
         let mut following = match self {
             Self::Unsent(request) => Box::new(Following::begin(*request).await?),

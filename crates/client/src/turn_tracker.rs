@@ -21,9 +21,9 @@ impl TurnTracker {
         Self { seq, ..Self::default() }
     }
 
-    /// Takes the queued message that was pushed last, and of which the fleet says that it waits. It waits for a turn, unless
-    /// the session is paused. If no turn ran by the rules, a cancelled turn had left a message unread, which began a turn
-    /// that no event shows. Returns how many turns end until the message has its answer.
+    /// Takes the queued message that was pushed last, which waits according to the fleet. It waits for a turn, unless
+    /// the session is paused. If no turn ran by the rules, a cancelled turn had left a message unread, which began a
+    /// turn that no event shows. Returns how many turns end until the message has its answer.
     pub(crate) fn correct_waiting(&mut self, ends: u32) -> u32 {
         if ends > 1 || self.is_paused {
             return ends;

@@ -36,13 +36,13 @@ pub struct Watch {
     /// Whether a silent fleet is asked whether it works.
     probes: bool,
     open: Option<Streaming<Notification>>,
-    /// What the fleet is asked now. It goes on when the future of [`Watch::next`] is dropped.
+    /// Request to the fleet that is in flight. It goes on when the future of [`Watch::next`] is dropped.
     asking: JoinSet<Answer>,
     retries: Retries,
     outage: Option<Outage>,
     gaps: u32,
     has_ended: bool,
-    /// When the open stream was last heard of, or the last probe ended.
+    /// Time of the last sign of life: the stream opened, a notification came, or a probe ended.
     silent_since: Instant,
     probe_after: Duration,
     /// Items that the next calls return.
@@ -69,17 +69,17 @@ struct Outage {
     error: ClientError,
     /// Whether [`WatchItem::Lost`] was returned for it.
     is_reported: bool,
-    /// When the next try is made.
+    /// Time at which the next try is made.
     retry_at: Instant,
 }
 
 /// An answer of the fleet.
 enum Answer {
-    /// To a request for the stream.
+    /// Answer to a request for the stream.
     Opened(Result<Streaming<Notification>, ClientError>),
-    /// To a request for the session while the stream is silent.
+    /// Answer to a request for the session while the stream is silent.
     Probed(Result<SessionInfo, ClientError>),
-    /// To a request for the session after the stream ended.
+    /// Answer to a request for the session after the stream ended.
     Ended(Result<SessionInfo, ClientError>),
 }
 
@@ -245,7 +245,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Handles the end of a stream: that of the session, or that of an edge which shuts down.
+    /// Handles the end of a stream, because the session ended or the edge shuts down.
     fn handle_end(&mut self, probed: Result<SessionInfo, ClientError>) -> Result<(), ClientError> {
         match probed {
             Ok(info) if info.phase == "ended" && info.seq < self.next_seq => self.has_ended = true,

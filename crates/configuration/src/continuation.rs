@@ -21,7 +21,7 @@ const ITERATIONS_USUAL: std::ops::RangeInclusive<u32> = 1..=20;
 /// Outside of these a turn's seconds are odd.
 const TIMEOUT_USUAL: std::ops::RangeInclusive<u64> = 60..=3_600;
 
-/// As it stands in a file.
+/// Entry `continuation_config` as it stands in a file.
 #[derive(Debug, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(
@@ -57,33 +57,33 @@ pub struct ContinuationEntry {
     /// Whether the words of a reply decide where no pattern matches: an announcement of work goes on, a question to the
     /// user or a "done" ends the turn. Only where no explicit signal is required.
     detect_intent: Option<bool>,
-    /// How sure, 0 to 1, the model has to be of its signal where it says so. A less sure TERMINATE takes one more step,
-    /// in which the model checks its work; with a less sure CONTINUE it is told to find out or to ask.
+    /// Least confidence, 0 to 1, of a signal whose reply states one. A TERMINATE below it takes one more step, in which
+    /// the model checks its work; after a CONTINUE below it the model is told to find out or to ask.
     #[schemars(with = "Option<f64>", range(min = 0, max = 1))]
     confidence_min: Option<Spanned<f64>>,
     /// The model that is asked where neither a signal nor a pattern nor the words of a reply decide; empty: none. Only
     /// where no explicit signal is required.
     #[schemars(with = "Option<String>")]
     judge: Option<Spanned<String>>,
-    /// What a turn may use besides, each limit by itself: an agent that changes one does not take off those of its
-    /// model.
+    /// Limits of a turn beside steps and time. Each limit counts by itself: an agent that changes one keeps the others
+    /// of its model.
     limits: Option<LimitsOverride>,
-    /// What happens at a limit: the model answers the user in one last step without tools, the turn ends at once, or a
-    /// person is asked.
+    /// Action at a limit: the model answers the user in one last step without tools, the turn ends at once, or a person
+    /// is asked.
     #[schemars(schema_with = "schema::words_or_none::<LimitAction>")]
     on_limit: Option<LimitAction>,
-    /// What happens when a model call has failed for good.
+    /// Action after a model call has failed for good.
     #[schemars(schema_with = "schema::words_or_none::<OnError>")]
     on_error: Option<OnError>,
-    /// How often in a row a model call is tried again that failed in a way that may pass.
+    /// Most retries in a row of a model call that fails with a temporary error.
     #[schemars(with = "Option<u32>", range(max = MODEL_RETRIES_LIMIT))]
     retries: Option<Spanned<u32>>,
-    /// What happens to the oldest turns when the transcript outgrows the model's window.
+    /// Treatment of the oldest turns when the transcript outgrows the model's window.
     #[schemars(schema_with = "schema::words_or_none::<Prune>")]
     prune: Option<Prune>,
 }
 
-/// What is read under another name too is not seen by the derived code.
+/// Adds a field that has an alias under the alias too: the derived code does not see aliases.
 fn with_alias(schema: &mut Schema) {
     if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut)
         && let Some(patterns) = fields.get("continuation_patterns").cloned()
@@ -106,7 +106,7 @@ pub struct Layer {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Templates {
     settings: BTreeMap<String, ContinuationOverride>,
-    /// Those of the file, as it says them.
+    /// Templates of the file, as it states them.
     layers: Vec<Layer>,
 }
 
@@ -168,7 +168,7 @@ impl Templates {
         self.find(&template.value).map(|_| ()).map_err(|why| yaml::at(file, template.referenced, why))
     }
 
-    /// Those of the file.
+    /// Returns the templates of the file.
     pub fn layers(&self) -> &[Layer] {
         &self.layers
     }

@@ -1,10 +1,10 @@
-//! Why configuration is refused.
+//! Errors of reading and checking the configuration.
 
 use std::path::{Path, PathBuf};
 
 use contract::ErrorCode;
 
-/// Why the configuration cannot be used. Correct what it names; trying again will not help.
+/// Reason why the configuration cannot be used. Correct what it names; a retry does not help.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The configuration directory that was named is not there.
@@ -66,7 +66,7 @@ pub enum ConfigError {
         line: u64,
         /// From 1; 0 where unknown.
         column: u64,
-        /// What is wrong, and what is allowed.
+        /// Description of the mistake, and of the allowed values.
         message: String,
     },
     /// The layers do not fit together.
@@ -75,7 +75,7 @@ pub enum ConfigError {
     /// A section that only the environment makes wrong.
     #[error("{reason}; its variables are {variables}")]
     Environment {
-        /// What is wrong, and what is allowed.
+        /// Description of the mistake, and of the allowed values.
         reason: Box<config::ConfigError>,
         /// The variables that are set for the section, by name.
         variables: String,

@@ -1,4 +1,4 @@
-//! How a change of files is seen without reading them: by what the file system says of them.
+//! Detects changes of files without reading them, by their metadata in the file system.
 //!
 //! A pass notes every path before it reads it, those that are not there too, since they may come. Symbolic links are
 //! followed: a `ConfigMap` is changed by exchanging one link, after which every file has another inode.
@@ -15,20 +15,20 @@ use crate::trust;
 #[derive(Debug, Clone, Default)]
 pub struct Pass(Arc<Mutex<Marks>>);
 
-/// What every path of a pass looked like before it was read.
+/// State of every path of a pass before it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Marks(BTreeMap<(PathBuf, PathKind), Mark>);
 
-/// What matters of a path.
+/// Property of a path whose change matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PathKind {
     /// The contents of the file.
     File,
-    /// Which texts are in it.
+    /// Names of the texts in the directory.
     Texts,
-    /// That it is there.
+    /// Existence of the directory.
     Directory,
-    /// That it is there, and may be used although nobody named it.
+    /// Existence of the directory, and its trust if no setting names it.
     TrustedDirectory,
 }
 
@@ -77,7 +77,7 @@ impl Marks {
 }
 
 impl Mark {
-    /// What cannot be looked at is gone; whoever reads it is told why.
+    /// Reads the mark of a path. A path that cannot be examined counts as gone; its reader gets the error.
     fn of(path: &Path, kind: PathKind) -> Self {
         match kind {
             PathKind::Directory if path.is_dir() => Self::Directory,

@@ -1,5 +1,5 @@
-//! What a process reads before it starts: settings, models, continuation settings and texts, from files, the
-//! environment and what is shipped in the binary. It does no other IO, and it knows neither NATS nor HTTP.
+//! Configuration that a process reads before it starts: settings, models, continuation settings and texts, from files,
+//! the environment and the files shipped in the binary. It does no other IO, and it knows neither NATS nor HTTP.
 
 pub mod continuation;
 mod environment;

@@ -1,4 +1,4 @@
-//! Where configuration and prompts are read: a directory, and what is shipped in the binary behind it.
+//! Places from which configuration and prompts are read: a directory, and behind it the files shipped in the binary.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -17,10 +17,10 @@ pub const CONFIG_VARIABLE: &str = "AILOOP_CONFIG";
 
 /// Names a directory of prompts: `composer.prompts_dir`.
 const PROMPTS_VARIABLE: &str = "AILOOP__COMPOSER__PROMPTS_DIR";
-/// Where prompts stand below a directory of prompts.
+/// Subdirectories of a directory of prompts that contain prompts.
 const PROMPT_DIRS: &[&str] = &["", "agents/", "shared/"];
 
-/// Where files are looked for. A file that is in no directory is taken from the binary.
+/// Directories in which files are looked for. A file that is in none of them is taken from the binary.
 #[derive(Debug, Clone, Default)]
 pub struct Paths {
     /// The configuration directory; none when there is nothing but what is shipped.

@@ -27,7 +27,8 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     String::from_utf8(read_bytes(path)?).map_err(|error| io::Error::new(ErrorKind::InvalidData, error.utf8_error()))
 }
 
-/// Where a directory stands: its path without links above it. A link that is the directory itself is not followed.
+/// Resolves the place of a directory: its path without links above it. A link that is the directory itself is not
+/// followed.
 pub fn place_of(directory: &Path) -> io::Result<PathBuf> {
     let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok(parent.canonicalize()?.join(directory.file_name().unwrap_or_default()))

@@ -84,7 +84,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Where files are looked for.
+    /// Returns the directories in which files are looked for.
     pub fn paths(&self) -> &Paths {
         &self.paths
     }

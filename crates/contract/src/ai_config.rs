@@ -1,4 +1,4 @@
-//! `ai_config`: what a model, an agent or a session says about its prompt and about the requests to its model.
+//! `ai_config`: settings of a model, an agent or a session for its prompt and for the requests to its model.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use crate::limits::{
 };
 use crate::model::StreamingOverride;
 
-/// One layer of settings. What it leaves out is as the layer below has it: a session goes over its agent, the agent
-/// over its model.
+/// One layer of settings. A field that is absent has the value of the layer below: a session overrides its agent, and
+/// an agent its model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(
@@ -22,13 +22,14 @@ use crate::model::StreamingOverride;
     description = "The prompt and the requests to the model. What is left out is as the layer below has it."
 )]
 pub struct AiConfig {
-    /// Stands in the place of the agent's own prompt; shared parts follow it. `{{{name}}}` is replaced in it.
+    /// System prompt in place of the agent's own; shared parts follow it. Each `{{{name}}}` in it is replaced by its
+    /// value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// Stands before the list of tools.
+    /// Text before the list of tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_preamble: Option<String>,
-    /// Values for `{{{name}}}` in prompts; each by itself replaces the one of the layer below.
+    /// Values for `{{{name}}}` in prompts. Each value replaces that of the same name in the layer below.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub prompt_parameters: BTreeMap<String, String>,
     /// Whether the prompt describes the tools.
@@ -37,26 +38,25 @@ pub struct AiConfig {
     /// Whether the prompt has the shared parts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_shared: Option<bool>,
-    /// Parameters of requests, in the words of the provider's protocol, such as `temperature`; each by itself replaces
-    /// the one of the layer below. The provider refuses one that it does not know.
+    /// Parameters of requests, in the terms of the provider's protocol, such as `temperature`. Each one replaces that
+    /// of the same name in the layer below. The provider refuses a parameter that it does not know.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub parameters: Map<String, Value>,
     /// `auto`, `none`, `required` or one function, for the first, second, … step of each turn; `auto` after the last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool_choice: Vec<Value>,
-    /// How replies are streamed, and how long the model may be silent; each field by itself replaces the one of the
-    /// layer below.
+    /// Streaming of replies, and timeouts of the model's connection. Each field replaces that field of the layer below.
     #[serde(skip_serializing_if = "crate::default::is_default")]
     pub streaming: StreamingOverride,
 }
 
 impl AiConfig {
-    /// Whether it says nothing.
+    /// Whether no field is set.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether it says something that only a composer can do, of this version or a later one.
+    /// Whether a field is set that only a composer can apply, of this version or a later one.
     pub fn needs_composer(&self) -> bool {
         *self != Self { parameters: self.parameters.clone(), ..Self::default() }
     }

@@ -25,8 +25,8 @@ impl Backoff {
         pause.saturating_mul(2).clamp(self.first, self.longest)
     }
 
-    /// The pause after so many tries, spread between its half and the whole by `salt`, so that those who failed
-    /// together part. Derived, not rolled, so that a simulation repeats.
+    /// The pause after so many tries, spread by `salt` between half of it and the whole, so that clients that failed
+    /// together do not retry together. It is derived, not random, so that a simulation is repeatable.
     pub fn spread(self, tries: u32, salt: &str) -> Duration {
         let whole = self.pause(tries);
         whole / 2 + (whole / 2).mul_f64(part(salt, tries))

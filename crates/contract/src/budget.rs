@@ -1,10 +1,10 @@
-//! `ai_rpc.model.budgets`: what tenants and agents have spent, as gateways know it.
+//! `ai_rpc.model.budgets`: spending of tenants and agents, as gateways know it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{ErrorCode, TenantId, Timestamp};
 
-/// What is asked about the budgets of a tenant.
+/// Request about the budgets of a tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BudgetRequest {
@@ -22,7 +22,7 @@ pub enum BudgetRequest {
     },
 }
 
-/// What became of it.
+/// Response to a [`BudgetRequest`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BudgetReply {
@@ -63,7 +63,7 @@ pub struct BudgetStatus {
     pub tokens_reserved: u64,
     /// Calls that hold a reservation.
     pub running: u64,
-    /// When the next period begins.
+    /// Time at which the next period begins.
     pub ends: Timestamp,
 }
 

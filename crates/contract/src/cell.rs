@@ -1,4 +1,4 @@
-//! Which of several cells a session belongs to. A cell is one set of streams.
+//! Choice of the cell of a session. A cell is one set of streams.
 //!
 //! The edge and the command line choose by the same function, and so may any other program: the cells are ranked by
 //! rendezvous hashing (highest random weight), so a cell that is added takes sessions from the others, and no session
@@ -10,8 +10,8 @@ use crate::hash::sha256;
 use crate::ids::CellName;
 use crate::subject::SessionKey;
 
-/// The slot from which on a log says that another cell has a session that never was here, or that was here before. It is
-/// beyond the slots of every session, so no page of a session that comes here includes it.
+/// First slot of the commits that say that another cell has a session which was never here, or which was here before.
+/// It is beyond the slots of every session, so no page of a session that comes here includes it.
 pub const RESERVED_SLOT: u64 = 1 << 40;
 
 /// The weight of a cell for a session: the first 8 bytes, big-endian, of the SHA-256 of

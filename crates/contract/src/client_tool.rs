@@ -18,14 +18,15 @@ use crate::tool::{ApprovalPolicy, EffectClass, Outcome, ToolSpec};
 pub struct ClientTool {
     /// Name of the tool; no other tool of the session may have it.
     pub name: ToolName,
-    /// What it does and when to use it.
+    /// Description for the model: what the tool does and when to use it.
     #[serde(default)]
     pub description: String,
     /// JSON Schema of the arguments object. The model gets it; the client checks the arguments.
     #[serde(default = "any_object")]
     #[schemars(with = "Map<String, Value>")]
     pub parameters: Json,
-    /// What a call may change. Nobody repeats a call; it decides what the model reads of a call without an answer.
+    /// Effect class of a call. Nobody repeats a call; the class decides what the model reads about a call without an
+    /// answer.
     #[serde(default)]
     #[schemars(schema_with = "effect_schema")]
     pub effect: EffectClass,
@@ -48,7 +49,7 @@ fn effect_schema(_: &mut SchemaGenerator) -> Schema {
 }
 
 impl ClientTool {
-    /// How long a call waits for its answer.
+    /// Timeout of a call: [`CLIENT_TOOL_TIMEOUT_DEFAULT`] by default, at most [`CLIENT_TOOL_TIMEOUT_MAX`].
     pub fn timeout(&self) -> Duration {
         self.timeout_ms.map_or(CLIENT_TOOL_TIMEOUT_DEFAULT, Duration::from_millis).min(CLIENT_TOOL_TIMEOUT_MAX)
     }
@@ -69,7 +70,7 @@ impl ClientTool {
     }
 }
 
-/// Who performs a tool call.
+/// Performer of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Performer {
@@ -91,7 +92,7 @@ impl Performer {
     }
 }
 
-/// How a client performed a call.
+/// Outcome of a call that a client performed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientOutcome {
@@ -118,7 +119,7 @@ pub struct AnswerToolCall {
     pub call: CallId,
     /// Whether the tool did what it was asked.
     pub outcome: ClientOutcome,
-    /// What the model reads: text, or JSON text.
+    /// Text that the model reads; it may be JSON.
     pub content: String,
 }
 
@@ -129,13 +130,13 @@ pub struct OpenClientCall {
     pub call: CallId,
     /// Name of the tool that is called.
     pub tool: ToolName,
-    /// The call's arguments, or what their text begins with where they are long.
+    /// The call's arguments, or the beginning of their text where it is long.
     pub arguments: String,
-    /// Whether `arguments` is a beginning only; the whole stands in `tool_call.waiting`.
+    /// Whether `arguments` is only the beginning; `tool_call.waiting` has the whole.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
-    /// When it began to wait.
+    /// Time at which the wait began.
     pub since: Timestamp,
-    /// When the model reads that nobody answered. It stands still while the session is paused.
+    /// Time at which the model reads that nobody answered. A pause of the session extends it by its length.
     pub deadline: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! Control: what may be asked of a session, and what workers report to it.
+//! Control: commands to a session, and reports of workers to it.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +57,7 @@ words! {
     fn as_str;
 }
 
-/// Who sends an input, and when.
+/// Sender of an input; for a worker, whether the input ends its call.
 enum Sender {
     Client,
     /// The worker of a call that goes on.
@@ -95,14 +95,14 @@ impl Verb {
     }
 }
 
-/// What stands first in every client command.
+/// Head of every client command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommandMeta {
     /// Version of the contract.
     pub v: u32,
-    /// When the edge took it in.
+    /// Time at which the edge accepted the command.
     pub time: Timestamp,
-    /// Who asks, for the log.
+    /// Sender, for the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The edge replica that waits for [`CommandAck`] on `ai_rpc.done.<edge>.<id>`.
@@ -123,7 +123,7 @@ pub struct CommandMeta {
 }
 
 impl CommandMeta {
-    /// That of a command of this version, from nobody in particular.
+    /// Makes the head of a command of this version, without a sender.
     pub fn new(time: Timestamp) -> Self {
         Self { v: VERSION, time, by: None, edge: None, parent_command_number: None, agents: None, fold: FOLD }
     }
@@ -199,11 +199,11 @@ pub struct Start {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = CLIENT_TOOLS_MAX))]
     pub client_tools: Vec<ClientTool>,
-    /// How replies are streamed; it goes over `streaming` of `ai_config`.
+    /// Streaming settings of replies; they replace those of `ai_config`, field by field.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Map<String, Value>>")]
     pub streaming: Option<StreamingOverride>,
-    /// Of the loop only: the call of another session that this one performs.
+    /// Call of another session that this session performs. Only the loop sets it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub parent: Option<Parent>,
@@ -233,12 +233,12 @@ pub struct Parent {
     pub slot: u64,
     /// The agents from the first session down to the one that asked. None of them is asked again.
     pub agents: Vec<AgentId>,
-    /// What was reserved for the child.
+    /// Budget that is reserved for the child.
     #[serde(default)]
     pub share: Budget,
 }
 
-/// What a parent reserves for a child, of what is left of its own turn.
+/// Budget that a parent reserves for a child, out of the rest of its own turn.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct Budget {
@@ -286,7 +286,7 @@ pub struct Configure {
 }
 
 impl Start {
-    /// What the session says of prompt and requests, its parameters and its streaming included.
+    /// The session's own settings of prompt and requests, with its parameters and its streaming.
     pub fn own_ai_config(&self) -> AiConfig {
         let streaming = self.streaming.unwrap_or_default();
         AiConfig { parameters: self.parameters.clone(), streaming, ..AiConfig::default() }.over(self.ai_config.clone())
@@ -385,9 +385,9 @@ pub struct ControlReason {
 pub enum AnswerDecision {
     /// The call may run.
     Approve,
-    /// The call must not run; of a question: it stays without an answer.
+    /// The call must not run; a question stays without an answer.
     Deny,
-    /// Of a question: this is the answer.
+    /// Answer to a question, in `content`.
     Answer,
 }
 
@@ -415,13 +415,13 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// An answer that says nothing but what is decided.
+    /// Makes an answer that has only a decision.
     pub fn new(gate: CallId, arguments_sha256: String, decision: AnswerDecision) -> Self {
         Self { gate, arguments_sha256, decision, arguments: None, content: None, note: None }
     }
 }
 
-/// How the loop dealt with a command.
+/// Acknowledgement of a command by the loop, with its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommandAck {
     /// Verb of the accepted command.
@@ -439,17 +439,17 @@ pub struct CommandAck {
     /// The turn that began with the message of the command; none when it waits for its turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<u32>,
-    /// Set when the command changed nothing: why.
+    /// Reason why the command changed nothing; none when it took effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<Refusal>,
 }
 
-/// Why a command changed nothing.
+/// Reason why a command changed nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// Stable error code; see [`ErrorCode`].
     pub code: ErrorCode,
-    /// For people: what, and what to do.
+    /// Explanation for people: what failed, and what to do.
     pub message: String,
 }
 

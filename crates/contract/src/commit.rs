@@ -15,12 +15,12 @@ use crate::timestamp::Timestamp;
 pub use crate::transcript_part::{PartRef, TranscriptPart};
 pub use crate::version::{FOLD, FOLD_OLDEST, PARKING_FOLD, VERSION};
 
-/// What stands first in a commit: enough for workers and viewers, without reading the rest.
+/// Head of a commit: enough for workers and viewers, without reading the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommitMeta {
     /// Version of the contract.
     pub v: u32,
-    /// Random, per body: how a writer recognises its own commit.
+    /// Random id of the body, by which a writer recognises its own commit.
     pub commit: String,
     /// The id of the commit in the slot before: the history that this commit belongs to. Empty in slot 0, and where an
     /// older version wrote it.
@@ -39,7 +39,7 @@ pub struct CommitMeta {
     pub timers: u64,
     /// `seq` of this commit's first public event, whether or not it holds one.
     pub seq: u64,
-    /// When it was decided.
+    /// Time of the decision.
     pub time: Timestamp,
     /// The turn's trace, 32 hex digits; empty where nothing is traced.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -68,8 +68,8 @@ impl CommitMeta {
         self.archived.max(self.log_start).unwrap_or(0)
     }
 
-    /// Whether a commit with this head may stand behind the commit `prev`. What an older version wrote names no commit
-    /// before it, and is believed.
+    /// Whether a commit with this head may follow the commit `prev`. A commit of an older version names no commit
+    /// before it, and is accepted.
     pub fn follows(&self, prev: &str) -> bool {
         may_be_same_commit(&self.prev, prev)
     }
@@ -81,7 +81,7 @@ impl CommitMeta {
     }
 }
 
-/// What a session is doing, as workers and lists see it.
+/// Phase of a session, as workers and lists see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -99,16 +99,16 @@ pub enum Phase {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "WrittenCommit")]
 pub struct Commit {
-    /// What workers and viewers need.
+    /// Head of the commit, for workers and viewers.
     pub meta: CommitMeta,
     /// On a page's first slot, and where the log begins anew: the state before this commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<Json>,
-    /// Messages that stood before this commit and that are in no part yet: beside a snapshot, which leaves them out, and as
-    /// the next part where there are many.
+    /// Messages before this commit that are in no part yet. They are here beside a snapshot, which leaves them out, and
+    /// as the next part where there are many.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transcript: Option<TranscriptPart>,
-    /// What happened, in order. Events of a newer version are read as [`Event::Unknown`].
+    /// Events in the order in which they happened. Those of a newer version are read as [`Event::Unknown`].
     pub events: Vec<Event>,
 }
 
@@ -165,7 +165,7 @@ pub fn turn_of(events: &[Event], message: &CommandId) -> Option<u32> {
     })
 }
 
-/// What viewers get of the events of a commit, serialised once for them and for the log.
+/// JSON of the public events of a commit, serialised once for viewers and for the log.
 #[derive(Debug, Clone, Default)]
 pub struct EventTexts(Vec<Option<Json>>);
 
@@ -187,7 +187,7 @@ impl EventTexts {
 pub struct EventList<'a> {
     /// In the order in which they happened.
     pub events: &'a [Event],
-    /// What was serialised of these events already.
+    /// JSON of those events that are serialised already.
     pub texts: &'a EventTexts,
 }
 
@@ -239,7 +239,7 @@ pub fn envelopes(
 /// A commit's part of the transcript, read without its events.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CommitPart {
-    /// What workers and viewers need.
+    /// Head of the commit, for workers and viewers.
     pub meta: CommitMeta,
     /// The part, if it has one.
     #[serde(default)]
@@ -249,15 +249,15 @@ pub struct CommitPart {
 /// A commit's beginning, read without the rest.
 #[derive(Debug, Clone, Deserialize)]
 pub struct CommitHead {
-    /// What workers and viewers need.
+    /// Head of the commit, for workers and viewers.
     pub meta: CommitMeta,
 }
 
-/// Where a session stands in lists: the newest first.
+/// Sort key of a session in lists: the newest first.
 pub type ListPlace = (Reverse<Timestamp>, Reverse<crate::SessionId>);
 
 impl SessionSummary {
-    /// Where it stands in lists.
+    /// Sort key of the session in lists.
     pub fn place(&self) -> ListPlace {
         (Reverse(self.started), Reverse(self.session_id.clone()))
     }
@@ -280,7 +280,7 @@ pub struct SessionSummary {
     pub session_id: crate::SessionId,
     /// Tenant that owns the session.
     pub tenant: crate::TenantId,
-    /// What it is doing.
+    /// Phase of the session.
     pub phase: Phase,
     /// Id of the session's agent.
     pub agent: String,
@@ -296,27 +296,27 @@ pub struct SessionSummary {
     pub seq: u64,
     /// Time of the first commit.
     pub started: Timestamp,
-    /// When it last changed.
+    /// Time of the session's last commit.
     pub updated: Timestamp,
     /// Tokens and money of the subtree: of this session, and of the sessions below it.
     pub spent: crate::event::Spent,
-    /// Tokens and money of this session alone. None where an older version counted a part of them: it did not count
-    /// them apart.
+    /// Tokens and money of this session alone. None if an older version counted any of them, since it did not separate
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_own: Option<crate::event::Spent>,
-    /// Why its last turn ended.
+    /// Reason why its last turn ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<crate::event::StopReason>,
     /// The session that asked for it, where one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<crate::SessionId>,
-    /// How its turns went.
+    /// Counters of its turns, for statistics.
     #[serde(default)]
     pub tally: SessionCounters,
-    /// What waits for a person.
+    /// Gates that wait for a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<OpenGate>,
-    /// What waits for a client.
+    /// Calls that wait for a client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_calls: Vec<crate::client_tool::OpenClientCall>,
 }
@@ -326,7 +326,7 @@ pub struct SessionSummary {
 /// and where commits were lost and the session went on. The time of a session's commits never goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 pub struct SummaryVersion {
-    /// When the session last changed.
+    /// Time of the session's last commit.
     pub updated: Timestamp,
     /// Number of the last public event, which orders the commits of one millisecond.
     pub seq: u64,
@@ -342,19 +342,19 @@ pub struct OpenGate {
     /// The call's tool, where it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<crate::ToolName>,
-    /// The call's arguments, or what their text begins with where they are long.
+    /// The call's arguments, or the beginning of their text where it is long.
     #[serde(default)]
     pub arguments: String,
-    /// Whether `arguments` is a beginning only; the whole stands in `gate.opened`.
+    /// Whether `arguments` is only the beginning; `gate.opened` has the whole.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shortened: bool,
-    /// What an answer is bound to.
+    /// SHA-256 in hex of the arguments; an answer must name the same.
     pub arguments_sha256: String,
-    /// When it closes by itself.
+    /// Time at which the gate closes by itself.
     pub expires: Timestamp,
 }
 
-/// How the turns of a session went, for statistics.
+/// Counters of the turns of a session, for statistics.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct SessionCounters {

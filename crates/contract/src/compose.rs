@@ -1,5 +1,5 @@
-//! `ai_rpc.prompt.compose` and `ai_rpc.prompt.agents`: what a session is made of, and who there is, asked of the
-//! prompt-composer.
+//! `ai_rpc.prompt.compose` and `ai_rpc.prompt.agents`: requests to the prompt-composer for the parts of a session, and
+//! for the list of agents.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +25,8 @@ pub struct ComposeRequest {
     /// Features switched for this session.
     #[serde(default)]
     pub features: Features,
-    /// Those of `features` that the command at hand names. One that does not exist is refused, while one that an older
-    /// command named is left out with a warning.
+    /// Features of `features` that the current command names. An unknown one of these is refused; an unknown one that
+    /// an older command named is left out with a warning.
     #[serde(default, skip_serializing_if = "Features::is_empty")]
     pub named_features: Features,
     /// Whether tools are described.
@@ -41,8 +41,8 @@ pub struct ComposeRequest {
     /// Values for `{{{name}}}`, over those of `ai_config`.
     #[serde(default)]
     pub parameters: std::collections::BTreeMap<String, String>,
-    /// What the session says of its prompt and requests, without `streaming`; the composer lays it over tenant, agent
-    /// and model.
+    /// The session's own settings of prompt and requests, without `streaming`; the composer lays them over those of
+    /// tenant, agent and model.
     #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
     pub ai_config: AiConfig,
     /// The tools that the session may use, of those that the agent may; all of them where none is given.
@@ -51,7 +51,7 @@ pub struct ComposeRequest {
     /// The template of continuation settings that the session names itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
-    /// The judge that the session names itself; the composer says whether there is such a model.
+    /// The judge that the session names itself; the composer checks that such a model exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub judge: Option<String>,
 }
@@ -80,8 +80,8 @@ impl ComposeRequest {
         }
     }
 
-    /// What a session with these settings is made of, where the tenant has these tools. The features are those that the
-    /// command at hand names.
+    /// Makes the request for a session with these settings, in a tenant with these tools. All features of the settings
+    /// count as named by the current command.
     pub fn of_start(tenant: TenantId, start: &Start, tools: Vec<ToolSpec>) -> Self {
         Self {
             agent: start.agent.clone(),
@@ -104,11 +104,11 @@ impl ComposeRequest {
 pub enum ComposeReply {
     /// The parts of a session.
     Composed(Box<Composed>),
-    /// Why there is none; asking again will not help.
+    /// Refusal; the same request will be refused again.
     Refused {
         /// Stable error code; see [`ErrorCode`].
         code: ErrorCode,
-        /// For people: what, and what to do.
+        /// Explanation for people: what failed, and what to do.
         message: String,
     },
 }
@@ -120,7 +120,7 @@ pub struct Composed {
     pub prompt: String,
     /// SHA-256 over the prompt, in hex.
     pub fingerprint: String,
-    /// What it was made of, in order.
+    /// Parts that make up the prompt, in order.
     pub components: Vec<Component>,
     /// Problems that did not stop the composition, for people.
     #[serde(default)]
@@ -129,22 +129,22 @@ pub struct Composed {
     pub agent: AgentSettings,
     /// Settings of the model, as the catalogue has them.
     pub model: ModelSettings,
-    /// What holds of prompt and requests, of all layers together, without `streaming`; none where an older composer
-    /// answers. See [`Composed::requests`].
+    /// Settings of prompt and requests, merged from all layers, without `streaming`; none from an older composer. See
+    /// [`Composed::requests`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ai_config: Option<AiConfig>,
-    /// How replies are streamed, of all layers together. It stands apart because orchestrators before fold 13 refuse an
-    /// `ai_config` that has it.
+    /// Streaming settings of replies, merged from all layers. They stand apart because orchestrators before fold 13
+    /// refuse an `ai_config` that has them.
     #[serde(default, skip_serializing_if = "crate::default::is_default")]
     pub streaming: StreamingOverride,
-    /// Who takes the model's place when it fails, in order; the fallbacks of these are not followed. At most
+    /// Models that take the model's place when it fails, in order; the fallbacks of these are not followed. At most
     /// [`crate::limits::FALLBACKS_MAX`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<ModelSettings>,
 }
 
 impl Composed {
-    /// What holds of prompt and requests, of all layers together; none where an older composer answers.
+    /// Settings of prompt and requests, merged from all layers; none from an older composer.
     pub fn requests(&self) -> Option<AiConfig> {
         self.ai_config.clone().map(|ai_config| AiConfig { streaming: self.streaming, ..ai_config })
     }
@@ -157,14 +157,14 @@ pub struct Component {
     pub name: String,
     /// SHA-256 of its text, in hex.
     pub sha256: String,
-    /// Where its text begins in the prompt, in bytes.
+    /// Offset of its text in the prompt, in bytes.
     #[serde(default)]
     pub start: usize,
     /// Bytes of its text.
     pub bytes: usize,
 }
 
-/// `ai_rpc.prompt.agents`: which agents there are.
+/// `ai_rpc.prompt.agents`: request for the list of agents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentsRequest {
     /// Tenant whose agents and models count.
@@ -184,7 +184,7 @@ pub struct AgentsReply {
 /// A model, as sessions ask for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KnownModel {
-    /// What is known of it.
+    /// Settings of the model, as the catalogue has them.
     #[serde(flatten)]
     pub settings: ModelSettings,
     /// Id of the provider that serves the model.
@@ -210,10 +210,10 @@ pub struct KnownAgent {
     pub id: AgentId,
     /// Its name, as people read it.
     pub name: String,
-    /// What it may be called beside its key.
+    /// Further names under which it may be called, beside its key.
     #[serde(default)]
     pub aliases: Vec<AgentId>,
-    /// What it may use: whether it reads mail, for example.
+    /// Filter of the tools that it may use; it tells, for example, whether the agent reads mail.
     #[serde(default)]
     pub tools: ToolFilter,
     /// Its model, where it names one.

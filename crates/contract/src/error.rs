@@ -130,7 +130,7 @@ codes! {
     UnknownTool = "unknown_tool",
     /// An agent may not ask this agent: it would ask itself in the end, or too many stand above it.
     DelegationRefused = "delegation_refused",
-    /// Of this call nothing is kept.
+    /// No such call, or no stored result of it.
     UnknownCall = "unknown_call",
     /// No such mail in the mailbox.
     UnknownMail = "unknown_mail",

@@ -1,5 +1,4 @@
-//! What the processes of a fleet say of themselves when an operator asks: `ai_rpc.fleet.status`, and the worker that
-//! holds a call.
+//! Reports of the processes of a fleet to an operator: `ai_rpc.fleet.status`, and the worker that holds a call.
 
 use std::collections::BTreeMap;
 
@@ -24,14 +23,14 @@ pub struct ReplicaStatus {
     pub commit: String,
     /// Version of the rules by which it folds a log; a replica with an older one leaves newer sessions alone.
     pub fold: u32,
-    /// When the process was ready for requests.
+    /// Time at which the process was ready for requests.
     pub started: Timestamp,
     /// The time by its own clock.
     pub now: Timestamp,
     /// Parts that are not ready; it takes no work until there are none.
     #[serde(default)]
     pub waiting_for: Vec<String>,
-    /// What is wrong although it works, such as a file that cannot be read.
+    /// Problems that do not stop it, such as a file that cannot be read.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// The items that it works on, by queue.
@@ -45,12 +44,12 @@ pub struct ReplicaStatus {
     pub configuration: Option<ConfigurationMark>,
 }
 
-/// Which configuration a composer uses. All composers of a fleet should use the same.
+/// Configuration that a composer uses. All composers of a fleet should use the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigurationMark {
     /// Digest of its agents, models and prompts.
     pub fingerprint: String,
-    /// When it began to use them.
+    /// Time at which it began to use them.
     pub since: Timestamp,
 }
 
@@ -80,11 +79,11 @@ impl ReplicaStatus {
 /// The service whose processes take the items of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerService {
-    /// As it calls itself in [`ReplicaStatus::service`].
+    /// Name of the service, as in [`ReplicaStatus::service`].
     pub service: &'static str,
-    /// As people call it.
+    /// Name for people, without an article.
     pub noun: &'static str,
-    /// The same with its article.
+    /// Name for people, with its article.
     pub one: &'static str,
 }
 
@@ -101,7 +100,7 @@ impl WorkerService {
     }
 }
 
-/// How busy a worker of a queue is.
+/// Load of a worker of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct WorkerLoad {
     /// Items that it holds.
@@ -116,33 +115,33 @@ pub struct WorkerLoad {
 pub struct CallHolder {
     /// As in [`ReplicaStatus::replica`]; empty of an older version.
     pub replica: String,
-    /// For how long it has held this delivery, in milliseconds.
+    /// Time for which it has held this delivery, in milliseconds.
     pub held_ms: u64,
-    /// Which delivery of the item this is, from 1.
+    /// Number of this delivery of the item, from 1.
     pub delivery: u64,
-    /// What it did or learned last, such as the failure of a request and the next try.
+    /// Latest note of the worker on the call, such as the failure of a request and the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// What became of the delivery that the question offered; none where it offered none, and of an older version.
+    /// Outcome for the delivery that the request offered; none if it offered none, and from an older version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offer: Option<OfferOutcome>,
 }
 
-/// What an orchestrator did with a result that a worker sent to it.
+/// Answer of an orchestrator to a result that a worker sent to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultAnswer {
-    /// The log has it, and what follows from it is performed.
+    /// The result is in the log, and its effects are performed.
     InLog,
-    /// It cannot say so: the worker stores the result, under the same id.
+    /// The orchestrator cannot confirm that: the worker stores the result, under the same id.
     Store,
 }
 
-/// A delivery of a work item, as its worker offers it on [`crate::subject::call_holder`] to the worker that runs the call
-/// already. That one keeps it alive from then on, and settles it with the end of the call.
+/// A delivery of a work item, which its worker offers on [`crate::subject::call_holder`] to the worker that already
+/// runs the call. That worker keeps the delivery alive from then on, and settles it at the end of the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OfferedDelivery {
-    /// Which attempt of the call the item is for, from 1.
+    /// Attempt of the call that the item is for, from 1.
     pub attempt: u32,
     /// The id of the commit that opened the call; empty of older orchestrators.
     #[serde(default)]
@@ -151,15 +150,15 @@ pub struct OfferedDelivery {
     pub subject: String,
     /// Sequence of the item in its stream.
     pub seq: u64,
-    /// Which delivery this is, from 1.
+    /// Number of this delivery, from 1.
     pub delivered: u64,
-    /// When the item was stored.
+    /// Time at which the item was stored.
     pub stored_at: Timestamp,
     /// Subject for its acks.
     pub ack: String,
 }
 
-/// What a worker does with a delivery that is offered to it.
+/// Answer of a worker to a delivery that is offered to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OfferOutcome {
@@ -167,6 +166,6 @@ pub enum OfferOutcome {
     Taken,
     /// It has just settled the item.
     Settled,
-    /// Its call has this id in another history of the log.
+    /// Its call has the same id, but belongs to another history of the log.
     OtherHistory,
 }

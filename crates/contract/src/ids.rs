@@ -8,7 +8,7 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Why a text is not an id.
+/// Reason why a text is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} must be 1 to {max} characters of {alphabet}, got {got:?}")]
 pub struct IdError {
@@ -124,7 +124,7 @@ macro_rules! id {
 }
 
 id!(
-    /// Who owns a session. `[a-z0-9-]{1,32}`.
+    /// Tenant, the owner of sessions. `[a-z0-9-]{1,32}`.
     TenantId, "tenant", 32, Nothing
 );
 id!(

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// What it costs to parse a JSON text, whatever its bytes are.
+/// Size of a JSON text besides its bytes: a measure of the cost to parse it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Size {
     /// Levels of objects and lists within each other; 0 for a single value.
@@ -19,7 +19,7 @@ pub struct Size {
 }
 
 impl Size {
-    /// Measures a text without parsing it. Of what is no JSON it says nothing of use, and does no harm.
+    /// Measures a text without parsing it. For a text that is not JSON the numbers mean nothing, but there is no error.
     pub fn of(text: &[u8]) -> Self {
         let mut size = Self { depth: 0, values: 1 };
         let (mut depth, mut rest) = (0_usize, text.iter());
@@ -79,8 +79,9 @@ impl Json {
         serde_json::value::to_raw_value(value).map(|raw| Self(raw.into()))
     }
 
-    /// Why programs may read it differently, if they may: of a name that stands twice in one object some take the first
-    /// value and some the last, and names of `serde_json`'s own make it read what stands in a text.
+    /// Returns the reason why programs may read it differently; `None` if all read the same. Of a name that occurs
+    /// twice in one object some programs take the first value and some the last, and `serde_json` parses a text under
+    /// one of its private names as JSON.
     pub fn ambiguity(&self) -> Option<String> {
         let mut found = None;
         let mut text = serde_json::Deserializer::from_str(self.get());
@@ -92,7 +93,7 @@ impl Json {
         })
     }
 
-    /// What it costs to parse the text.
+    /// Measures the cost to parse the text.
     pub fn size(&self) -> Size {
         Size::of(self.get().as_bytes())
     }
@@ -103,7 +104,7 @@ impl Json {
     }
 }
 
-/// What names begin with that are `serde_json`'s own.
+/// Prefix of names that `serde_json` reserves for itself.
 const PRIVATE: &str = "$serde_json::private::";
 
 /// Walks through a value and takes note of the first name that makes it ambiguous.

@@ -1,11 +1,11 @@
 //! Settings in layers: a layer sets some of them, and leaves the others to the layer below.
 
-/// What a layer says of one setting of type `T`.
+/// Value of one setting of type `T` in a layer, which may leave it unset.
 pub(crate) trait Layered<T>: Sized {
-    /// The setting: what the layer says of it, else as the layer below has it.
+    /// The setting: the value of this layer, or that of the layer below if this one leaves it unset.
     fn over(&self, below: &T) -> T;
 
-    /// What both layers say, where the later one wins.
+    /// Merges two layers; the later one wins.
     fn and(self, later: Self) -> Self;
 }
 

@@ -1,7 +1,7 @@
-//! What is on the bus: ids, subjects, messages. The single source of every shape and every subject.
+//! Contract of the bus: ids, subjects, messages. It is the single source of every shape and every subject.
 //!
-//! Nothing here does IO, knows the time or rolls dice (I1). A subject is built only by [`subject`], from ids that
-//! cannot hold `.`, `*`, `>` or white space (I6).
+//! This crate does no IO, reads no clock and draws no random numbers (I1). A subject is built only by [`subject`], from
+//! ids that cannot contain `.`, `*`, `>` or white space (I6).
 
 pub mod ai_config;
 pub mod backoff;

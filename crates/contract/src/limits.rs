@@ -25,7 +25,7 @@ pub const SYSTEM_PROMPT_BYTES_MAX: usize = 64 << 10;
 pub const TOOL_PREAMBLE_BYTES_MAX: usize = 16 << 10;
 /// Values for `{{{name}}}` of one `ai_config`.
 pub const PROMPT_PARAMETERS_MAX: usize = 64;
-/// Bytes of all of them together.
+/// Bytes of all these values together.
 pub const PROMPT_PARAMETERS_BYTES_MAX: usize = 64 << 10;
 /// Steps of a turn for which `ai_config.tool_choice` says something.
 pub const TOOL_CHOICES_MAX: usize = 20;
@@ -59,7 +59,8 @@ pub const RESUME_BYTES_MAX: usize = 16 << 20;
 pub const INLINE_BYTES_MAX: usize = 256 << 10;
 /// Bytes of one WebSocket frame or gRPC message at the edge: a message of full size, JSON-escaped, with its envelope.
 pub const FRAME_BYTES_MAX: usize = 4 << 20;
-/// How long a message may refer to a large body that no replica shows yet; after that the body is gone for good.
+/// Time for which a message may refer to a large body that no replica of the store has yet; after that the body counts
+/// as lost.
 pub const BODY_LATE_MAX: Duration = Duration::from_mins(1);
 /// Bytes of a tool result that go to the model; a tool may declare less.
 pub const TOOL_OUTPUT_BYTES_MAX: usize = 64 << 10;
@@ -75,7 +76,7 @@ pub const TOOL_ARGUMENTS_BYTES_MAX: usize = 1 << 20;
 /// Steps of validating one call's arguments: each subschema that is applied to a value is one, long texts and patterns
 /// take more.
 pub const VALIDATION_STEPS_MAX: u64 = 200_000;
-/// How long validating one call's arguments may take, the wait for a free thread included.
+/// Longest time to validate the arguments of one call, with the wait for a free thread.
 pub const VALIDATION_MAX: Duration = Duration::from_secs(5);
 /// Validations of one executor that run at the same time on threads of their own.
 pub const VALIDATIONS_MAX: usize = 2;
@@ -89,16 +90,17 @@ pub const TOOL_CALLS_PER_REPLY_MAX: usize = 128;
 pub const WAITING_COMMANDS_MAX: usize = 64;
 /// Input ids that a session remembers, for recognising a repeated one.
 pub const HANDLED_IDS_MAX: usize = 1_024;
-/// How old a repeated command may be; later it is `stale_command`.
+/// Greatest age of a repeated command; an older one is `stale_command`.
 pub const COMMAND_AGE_MAX: Duration = Duration::from_hours(12);
 /// Slots of one page of the log; a page begins with a snapshot.
 pub const SLOTS_PER_PAGE: u64 = 64;
-/// Bytes of messages that are in no part of the transcript, from which on the next commit stores them as one. Until then
-/// each model call repeats them.
+/// Bytes of messages in no part of the transcript, from which on the next commit stores them as a part. Until then each
+/// model call repeats them.
 pub const TRANSCRIPT_PART_BYTES: usize = 8 * 1_024;
-/// How long what a session was stays readable after it left the log, where the configuration says nothing else.
+/// Time for which an archived page, and the rest of an archived session in the log, stay readable, where the
+/// configuration says nothing else.
 pub const RETENTION: Duration = Duration::from_hours(30 * 24);
-/// How long bodies in the archive outlive what refers to them: they are stored first.
+/// Extra time for which bodies in the archive outlive the pages that refer to them, since they are stored first.
 pub const RETENTION_MARGIN: Duration = Duration::from_hours(24);
 /// Time from a session's end to its leaving the log, where the configuration says nothing else.
 pub const ARCHIVE_AFTER: Duration = Duration::from_hours(1);
@@ -114,7 +116,8 @@ pub const MODEL_RETRIES_MAX: u32 = 3;
 /// Model calls that may wait for a gateway before the edge refuses new turns, where the configuration says nothing
 /// else.
 pub const WAITING_CALLS_MAX: u64 = 2_000;
-/// Those of one tenant among them, in hundredths, where the configuration says nothing else: others always find room.
+/// Percentage of [`WAITING_CALLS_MAX`] that one tenant may take, where the configuration says nothing else; the rest is
+/// free for other tenants.
 pub const TENANT_SHARE_PERCENT: u64 = 80;
 /// Sessions of one tenant that have not ended, where the configuration says nothing else.
 pub const TENANT_SESSIONS_MAX: usize = 50_000;
@@ -142,7 +145,7 @@ pub const CONNECTIONS_MAX: usize = 4_096;
 pub const CONNECTION_BYTES_MAX: usize = 256 << 20;
 /// Connections of one server without accepted credentials, where the configuration says nothing else.
 pub const PENDING_CONNECTIONS_MAX: usize = 256;
-/// Those from one address, where the configuration says nothing else.
+/// Connections of one address without accepted credentials, where the configuration says nothing else.
 pub const PENDING_CONNECTIONS_PER_ADDRESS_MAX: usize = 64;
 /// Time until a connection must have shown valid credentials, where the configuration says nothing else.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
@@ -168,34 +171,35 @@ pub const BUDGETS_MAX: usize = 1_000;
 pub const QUEUED_MESSAGES_MAX: usize = 64;
 /// Bytes of the messages that may wait for a turn; more are refused.
 pub const QUEUED_BYTES_MAX: usize = 8 << 20;
-/// How far the clock of an orchestrator may be from that of nats-server before it decides nothing.
+/// Greatest difference between the clocks of an orchestrator and of nats-server; beyond it the orchestrator decides
+/// nothing.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_mins(1);
-/// How long a session may have been quiet before a replica that loads it performs its outstanding effects again.
+/// Time without activity after which a replica that loads a session performs its outstanding effects again.
 pub const QUIET_MAX: Duration = Duration::from_secs(10);
-/// How late a session's timer may be before it is set again.
+/// Greatest delay of a session's timer; beyond it the timer is set again.
 pub const TIMER_LATE_MAX: Duration = Duration::from_secs(30);
-/// How long an idle or paused session lives.
+/// Lifetime of an idle or paused session without input.
 pub const IDLE_MAX: Duration = Duration::from_hours(7 * 24);
 /// Time from the opening of a model call to its watchdog, when the turn's deadline is not earlier.
 pub const MODEL_CALL_MAX: Duration = Duration::from_mins(10);
-/// How long the loop waits beyond a tool call's deadline for the executor's own verdict.
+/// Time that the loop waits after a tool call's deadline for the executor's own result.
 pub const TOOL_CALL_GRACE: Duration = Duration::from_secs(10);
-/// So late may a call begin after a pause, and it still has its whole time.
+/// Longest time from the end of a pause to the start of a call that still has its whole timeout.
 pub const PAUSE_SEEN_MAX: Duration = Duration::from_secs(30);
-/// Tokens at which the loop reckons the reply of a turn's last step, when it looks whether the turn can pay for it.
+/// Estimated tokens of the reply of a turn's last step, when the loop checks whether the turn can pay for it.
 pub const LAST_WORD_TOKENS: u64 = 1_024;
 /// Hundredths of a turn's limits on tokens and money that its last step may use above them.
 pub const LAST_WORD_RESERVE_PERCENT: u64 = 10;
-/// Time that a turn at its limit of time has to end with an answer of the model: for the text of the reply that the limit
+/// Time that a turn at its time limit has to end with an answer of the model: for the text of the reply that the limit
 /// cuts, and for the last step.
 pub const LAST_WORD_MAX: Duration = Duration::from_mins(1);
 /// Bytes that are kept of the text of a reply that was cut off.
 pub const CUT_REPLY_BYTES_MAX: usize = 64 << 10;
-/// Replies of a session that were called off and whose text is still awaited; that of an older one is not kept.
+/// Cancelled replies of a session whose text is still awaited; the text of an older one is not kept.
 pub const CUT_REPLIES_MAX: usize = 8;
-/// How long an interrupted model call may take to hand over its partial text.
+/// Longest wait for the partial text of an interrupted model call.
 pub const INTERRUPT_GRACE: Duration = Duration::from_secs(5);
-/// How long an approval waits for its answer.
+/// Longest time that a gate waits for its answer.
 pub const GATE_MAX: Duration = Duration::from_hours(24);
 /// Bytes of a question to a person, of each of its choices, and of its default.
 pub const QUESTION_BYTES_MAX: usize = 16 << 10;
@@ -209,7 +213,7 @@ pub const GATES_SHOWN_MAX: usize = 32;
 pub const APPROVAL_RULES_MAX: usize = 64;
 /// Bytes of a tool's result that are kept where the model reads only parts.
 pub const WHOLE_RESULT_BYTES_MAX: usize = 8 << 20;
-/// How long such a result is kept.
+/// Time to live of such a result.
 pub const WHOLE_RESULT_AGE_MAX: Duration = Duration::from_hours(7 * 24);
 /// Bytes of one progress report that viewers get.
 pub const PROGRESS_BYTES_MAX: usize = 4 << 10;
@@ -235,9 +239,9 @@ pub const TRANSCRIPT_BYTES_MAX: usize = 4 << 20;
 pub const JUDGE_MAX: Duration = Duration::from_secs(30);
 /// Bytes of each text that a judge reads: of the user's message its beginning, of the reply its end.
 pub const JUDGE_BYTES_MAX: usize = 8 << 10;
-/// Tokens that a judge's request and answer are reckoned at before it is asked.
+/// Estimated tokens of a judge's request and answer, before it is asked.
 pub const JUDGE_TOKENS: u64 = 7_500;
-/// Tokens of a judge's answer, which may reason before it says its word.
+/// Tokens of a judge's answer, which may reason before its verdict.
 pub const JUDGE_OUTPUT_TOKENS: u64 = 2_048;
 /// Characters of a judge's reason that are kept.
 pub const JUDGE_REASON_CHARS_MAX: usize = 200;
@@ -249,27 +253,27 @@ pub const TRIAL_TIME_MAX: Duration = Duration::from_secs(30);
 pub const TRIAL_ARGUMENTS_BYTES_MAX: usize = 64 << 10;
 /// Longest time-out that a tool may declare.
 pub const TOOL_TIMEOUT_MAX: Duration = Duration::from_hours(1);
-/// How long a worker or an input may stay silent before it goes to another one.
+/// Time without an in-progress ack after which a work item or an input is delivered to another worker.
 pub const ACK_WAIT: Duration = Duration::from_secs(5);
 /// Pause between in-progress acks.
 pub const ACK_PROGRESS_EVERY: Duration = Duration::from_millis(1_500);
 /// Items that one consumer may have handed out.
 pub const ACK_PENDING_MAX: u32 = 20_000;
-/// Open tool calls of one tenant, waiting or held, before the edge refuses its new turns, where the configuration says
-/// nothing else: its flood ends before it fills [`ACK_PENDING_MAX`].
+/// Open tool calls of one tenant, waiting or held, from which on the edge refuses its new turns, where the
+/// configuration says nothing else. The limit stops a tenant before its calls fill [`ACK_PENDING_MAX`].
 pub const TENANT_TOOL_CALLS_MAX: u64 = 10_000;
 /// Deliveries of an input whose session cannot be read or written, before it is a dead letter.
 pub const DELIVERIES_MAX: u64 = 50;
 /// Deliveries of a work item after which a worker drops it whose opening commit the log's leader does not show: the log
 /// was put back to an older state.
 pub const UNSEEN_DELIVERIES_MAX: u64 = 12;
-/// Pause between a worker's looks at the log while a call runs.
+/// Pause between a worker's reads of the log while a call runs.
 pub const WORKER_CHECK_EVERY: Duration = Duration::from_secs(5);
-/// How long a claim of a call that takes effect is kept.
+/// Time to live of a claim of a call that takes effect.
 pub const CLAIM_AGE_MAX: Duration = Duration::from_hours(7 * 24);
-/// Notifications that one client may fall behind; then chunks go, then the connection.
+/// Notifications that one client may fall behind; beyond that first its chunks are dropped, then its connection.
 pub const CLIENT_QUEUE_MAX: usize = 1_024;
-/// How long a catalogue entry lives without being refreshed.
+/// Time to live of a catalogue entry that is not refreshed.
 pub const CATALOGUE_AGE_MAX: Duration = Duration::from_secs(30);
 /// Bytes of a mail's text, as JSON writes them.
 pub const MAIL_TEXT_BYTES_MAX: usize = 32 << 10;
@@ -279,17 +283,17 @@ pub const MAIL_SUBJECT_BYTES_MAX: usize = 1 << 10;
 pub const MAILBOX_OPEN_MAX: usize = 100;
 /// Closed mails that one mailbox may still remember; while there are more, new ones are refused.
 pub const MAILBOX_CLOSED_MAX: usize = 512;
-/// Mails that one look into a mailbox shows.
+/// Mails in one list of a mailbox.
 pub const MAILS_SHOWN_MAX: usize = 20;
-/// How long a mail waits to be answered or closed.
+/// Time to live of a mail that is neither answered nor closed.
 pub const MAIL_AGE_MAX: Duration = Duration::from_hours(30 * 24);
-/// How long a closed mail is remembered: no tool call is made again later.
+/// Time to live of the mark of a closed mail; no tool call is repeated later than that.
 pub const MAIL_CLOSED_AGE_MAX: Duration = Duration::from_hours(1);
 /// Tools that a client brings with one session.
 pub const CLIENT_TOOLS_MAX: usize = 128;
-/// Bytes of all of them together, as JSON: each snapshot and each request to a model carries them.
+/// Bytes of all tools of clients together, as JSON: each snapshot and each request to a model carries them.
 pub const CLIENT_TOOLS_BYTES_MAX: usize = 256 << 10;
-/// How long a call waits for its client where the tool names no time: a person may have to be found.
+/// Timeout of a client's tool that names none: a person may have to be found.
 pub const CLIENT_TOOL_TIMEOUT_DEFAULT: Duration = Duration::from_hours(1);
 /// Longest time that a client's tool may name.
 pub const CLIENT_TOOL_TIMEOUT_MAX: Duration = Duration::from_hours(24);

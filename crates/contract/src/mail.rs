@@ -1,4 +1,4 @@
-//! Mail between agents, and with people: each mail is one message of its mailbox, and what closes it takes its place.
+//! Mail between agents, and with people. Each mail is one message in its mailbox, and its closing mark replaces it.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::{ErrorCode, Timestamp};
 /// The mailbox of the people of a tenant. No agent has this id.
 pub const PEOPLE: &str = "user";
 
-/// What stands in a mailbox under a mail's id.
+/// Value in a mailbox under the id of a mail.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MailEntry {
@@ -33,7 +33,7 @@ impl MailEntry {
 pub struct Mail {
     /// Version of this shape.
     pub v: u32,
-    /// The call that sent it, by its id in the fleet: how a repeated call recognises its own.
+    /// Fleet-wide id of the call that sent it, by which a repeated call recognises its own mail.
     pub call: String,
     /// The sender's mailbox: an agent's key, [`PEOPLE`], or the name that a client goes by. An answer goes there.
     pub from: AgentId,
@@ -41,7 +41,7 @@ pub struct Mail {
     pub subject: String,
     /// At most [`MAIL_TEXT_BYTES_MAX`](crate::limits::MAIL_TEXT_BYTES_MAX) bytes as JSON.
     pub text: String,
-    /// When it was sent, by the clock of the executor that stored it.
+    /// Time of sending, by the clock of the executor that stored it.
     pub sent: Timestamp,
     /// The mail that it answers; none where it is the first of its exchange.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -70,22 +70,22 @@ pub struct ClosedMail {
     pub closed_by: String,
     /// The sender's mailbox, where an answer is.
     pub from: AgentId,
-    /// When it was closed, by the clock of the executor. The server removes the mark an hour later.
+    /// Time of closing, by the clock of the executor. The server removes the mark an hour later.
     pub at: Timestamp,
 }
 
-/// What a client asks of the mailboxes: the body of a request to `ai_rpc.mail.<tenant>`.
+/// Request of a client to the mailboxes: the body of a request to `ai_rpc.mail.<tenant>`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MailRequest {
     /// The mailbox that is read or written from. That of an agent, by key or alias, may only be read.
     pub mailbox: AgentId,
     /// The request's own id: a request that comes twice takes effect once.
     pub id: CommandId,
-    /// What is done with the mailbox.
+    /// Action on the mailbox, with its arguments.
     pub action: MailAction,
 }
 
-/// What a client wants of a mailbox.
+/// Action of a client on a mailbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MailAction {
@@ -123,7 +123,7 @@ pub enum MailResponse {
     Refused {
         /// The stable code that the client gets.
         code: ErrorCode,
-        /// What failed, with its value, and what to do.
+        /// Explanation for people: what failed, with its value, and what to do.
         message: String,
     },
 }
@@ -131,7 +131,7 @@ pub enum MailResponse {
 /// Mails that wait in a mailbox, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MailList {
-    /// How many newer mails wait that are not in this list.
+    /// Number of newer mails that wait and are not in this list.
     pub more: usize,
     /// At most [`MAILS_SHOWN_MAX`](crate::limits::MAILS_SHOWN_MAX), fewer where they are long.
     pub mails: Vec<WaitingMail>,
@@ -140,7 +140,7 @@ pub struct MailList {
 /// A mail as readers of the mailbox see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitingMail {
-    /// By this id it is answered or closed.
+    /// Id under which it is answered or closed.
     pub id: MailId,
     /// As in [`Mail::from`]: where an answer goes.
     pub from: AgentId,
@@ -148,7 +148,7 @@ pub struct WaitingMail {
     pub subject: String,
     /// As in [`Mail::text`], never shortened.
     pub text: String,
-    /// When it was sent, by the clock of the executor that stored it.
+    /// Time of sending, by the clock of the executor that stored it.
     pub sent: Timestamp,
     /// The mail that it answers; none where it is the first of its exchange.
     #[serde(default, skip_serializing_if = "Option::is_none")]

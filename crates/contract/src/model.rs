@@ -1,4 +1,4 @@
-//! The model call: what a gateway is asked, and what it answers. Messages are provider-neutral.
+//! The model call: the request to a gateway, and its result. Messages are provider-neutral.
 
 mod message;
 mod request;

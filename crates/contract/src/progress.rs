@@ -6,7 +6,7 @@ use crate::event::{ContinuationProgress, DecisionSource, Progress, Spent};
 use crate::ids::SessionId;
 use crate::timestamp::Timestamp;
 
-/// Word for word what the loop's design documents, plus `session_id`, `seq`, `turn` and the decision.
+/// Parameters as the loop's design documents them, plus `session_id`, `seq`, `turn` and the decision.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProgressParams {
     /// Id of the session.
@@ -21,11 +21,11 @@ pub struct ProgressParams {
     pub iteration: u32,
     /// Steps that the turn may have.
     pub max_iterations: u32,
-    /// How far the work is.
+    /// Estimated progress of the work.
     pub progress: Progress,
     /// The tools that the reply called.
     pub current_tools: Vec<String>,
-    /// When it was decided.
+    /// Time of the decision.
     pub timestamp: Timestamp,
     /// Public sequence number of the event.
     pub seq: u64,
@@ -33,19 +33,19 @@ pub struct ProgressParams {
     pub turn: u32,
     /// Whether another step follows.
     pub continues: bool,
-    /// What made the decision.
+    /// Source of the decision.
     pub source: DecisionSource,
     /// Reason for the decision, in the words of the model or of the loop.
     pub reason: String,
     /// The signal's status, or `UNKNOWN`.
     pub status: String,
-    /// How sure the model says it is, 0 to 1.
+    /// Confidence of the model in its signal, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
-    /// What the loop says to the model at the start of the next step.
+    /// Message from the loop to the model at the start of the next step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nudge: Option<String>,
-    /// What a judge used.
+    /// Tokens and money that a judge used.
     #[serde(skip_serializing_if = "Spent::is_nothing")]
     pub spent: Spent,
 }

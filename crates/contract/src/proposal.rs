@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a gateway proposes.
+/// Proposal of a gateway for the default model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct ModelProposal {
     /// Id of a model for which the gateway has a key; none where it has no key that chooses a model.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ErrorCode, SessionId, TenantId};
 
-/// Which session is repaired.
+/// Request to repair a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepairRequest {
     /// Tenant that owns the session.
@@ -13,11 +13,11 @@ pub struct RepairRequest {
     pub session: SessionId,
 }
 
-/// What became of it.
+/// Response to a [`RepairRequest`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RepairReply {
-    /// What was performed again, one short line each; each was harmless where it had been performed before.
+    /// Effects that were performed again, one short line each. A repeated effect does no harm.
     Repaired(Vec<String>),
     /// The action was refused and changed nothing.
     Refused {

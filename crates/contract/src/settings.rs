@@ -1,4 +1,4 @@
-//! What an agent and a model are like, resolved: the composer answers with these and a session commits them.
+//! Resolved settings of an agent and a model. The composer answers with these, and a session commits them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use crate::model::StreamingOverride;
 use crate::tool::ApprovalPolicy;
 
 layered! {
-    /// How the loop decides whether to go on.
+    /// Rules by which the loop decides whether a turn goes on.
     #[allow(clippy::struct_excessive_bools, reason = "switches that people set one by one")]
     pub struct ContinuationSettings;
 
-    /// Continuation settings of one session; what is absent stays as the agent has it. Lists are replaced, not merged.
+    /// Continuation settings of one session; absent ones are those of the agent. Lists are replaced, not merged.
     pub struct ContinuationOverride {
-        /// A template that goes over the settings of agent and model, and below those that tenant and session set one
-        /// by one. The composer looks it up: the settings that this goes over begin with it.
+        /// Template that overrides the settings of agent and model; the settings that tenant and session set one by one
+        /// override it. The composer applies it: the settings that this override is applied to include it already.
         template: Option<String>
     };
 
@@ -52,24 +52,24 @@ layered! {
     /// user or a "done" ends the turn. Sessions of older versions do not say so, and go on without it.
     #[settings(serde(default))]
     detect_intent: bool = true,
-    /// How sure, 0 to 1, a model has to be of its signal where it says so. A less sure TERMINATE takes one more step,
-    /// in which the model checks its work; with a less sure CONTINUE the loop asks it to find out or to ask. None: the
-    /// signal counts.
+    /// Least confidence, 0 to 1, that the signal of a model must have if it states one. A less sure TERMINATE takes one
+    /// more step, in which the model checks its work; after a less sure CONTINUE the loop asks the model to find out
+    /// more or to ask the user. None: every signal counts.
     confidence_min: Option<f64> as Option<f64> = None,
     /// The model that is asked where neither a signal nor a pattern nor the words of the reply decide; none: the turn
-    /// ends there. An empty name takes off the one of a layer below.
+    /// ends there. An empty name removes the judge of a layer below.
     #[settings(serde(skip_serializing_if = "Option::is_none"))]
     judge: Option<String> as Option<String> = None,
-    /// What a turn may use besides steps and time, each limit by itself.
+    /// Limits of a turn besides steps and time. A layer may set each of them alone.
     limits: Limits as Option<LimitsOverride> = Limits::default(),
-    /// What happens at a limit.
+    /// Action when a turn reaches a limit.
     #[settings(serde(flatten, with = "written_limit_action"))]
     on_limit: LimitAction = LimitAction::default(),
-    /// What happens when a model call has failed for good.
+    /// Action when a model call has failed for good.
     on_error: OnError = OnError::default(),
-    /// How often in a row a model call is tried again that failed in a way that may pass, before that counts.
+    /// Number of retries of a model call in a row, after failures that may pass, before the failure counts.
     retries: u32 = crate::limits::MODEL_RETRIES_MAX,
-    /// What happens to the oldest turns when the transcript outgrows the model's window.
+    /// Handling of the oldest turns when the transcript outgrows the model's window.
     prune: Prune = Prune::default(),
 }
 
@@ -78,13 +78,13 @@ fn owned(patterns: &[&str]) -> Vec<String> {
 }
 
 layered! {
-    /// What a turn may use besides steps and time; none: as much as it takes. An answer "approve" at a gate grants as
-    /// much again.
+    /// Limits of a turn besides steps and time; none means no limit. The answer "approve" at a gate grants as much
+    /// again.
     #[derive(Copy)]
     #[serde(deny_unknown_fields)]
     pub struct Limits;
 
-    /// [`Limits`] as one layer of settings says them, each by itself: what is left out stays as the layer below has it.
+    /// [`Limits`] in one layer of settings. A limit that is absent has the value of the layer below.
     #[derive(Copy, JsonSchema)]
     #[schemars(rename = "limits", description = "Each counts by itself; null takes one off that the layer below sets.")]
     pub struct LimitsOverride;
@@ -101,22 +101,22 @@ layered! {
     #[settings(serde(skip_serializing_if = "Option::is_none"))]
     #[layer(schemars(with = "Option<u32>"))]
     tool_calls: Option<u32> as Cap<u32> = None,
-    /// How often the same call with the same arguments may be made; 0: as often as the model likes.
+    /// Number of times that the same call with the same arguments may be made; 0 means no limit.
     repetition: u32 = 3,
     // New is a call, a result or a text that the turn has not seen.
-    /// Steps in a row that may bring nothing new; 0: as many as the model likes.
+    /// Steps in a row that may bring nothing new; 0 means no limit.
     no_progress: u32 = 4,
 }
 
-/// What a layer says of a limit that may be off.
+/// Value of an optional limit in one layer of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Cap<T> {
     /// The layer leaves the limit as it is.
     #[default]
     Unsaid,
-    /// `null`: as much as it takes.
+    /// `null`: there is no limit.
     Off,
-    /// As much as this.
+    /// The limit is this value.
     At(T),
 }
 
@@ -165,7 +165,7 @@ impl Layered<Limits> for Option<LimitsOverride> {
     }
 }
 
-/// What happens at a limit.
+/// Action when a turn reaches a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitAction {
@@ -215,7 +215,7 @@ mod written_limit_action {
     }
 }
 
-/// What happens when a model call has failed for good.
+/// Action when a model call has failed for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum OnError {
@@ -228,7 +228,7 @@ pub enum OnError {
     Fallback,
 }
 
-/// What happens to the oldest turns when the transcript outgrows the model's window. Large old results are cut first.
+/// Handling of the oldest turns when the transcript outgrows the model's window. Large old results are cut first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum Prune {
@@ -245,23 +245,23 @@ impl ContinuationSettings {
         Duration::from_secs(self.timeout)
     }
 
-    /// The model that judges: an empty name takes off the one of a layer below.
+    /// The model that judges; none if the name is empty, which removes the judge of a layer below.
     pub fn judge(&self) -> Option<&str> {
         self.judge.as_deref().filter(|model| !model.is_empty())
     }
 }
 
-/// Which tools an agent may use. It fails closed: a name that no rule permits is refused.
+/// Filter of the tools that an agent may use. It fails closed: a name that no rule permits is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct ToolFilter {
-    /// Names; one that ends in `*` stands for all that begin so, and `*` for every tool of the tenant.
+    /// Names; one that ends in `*` permits all tools with that prefix, and `*` permits every tool of the tenant.
     pub allow: Vec<String>,
-    /// Names that are refused whatever `allow` says.
+    /// Names that are refused even if `allow` permits them.
     pub deny: Vec<String>,
 }
 
-/// Whether a name as configuration gives it, with or without `*` at its end, stands for a tool.
+/// Whether a name from the configuration, with or without `*` at its end, matches a tool.
 pub fn names_tool(name: &str, tool: &str) -> bool {
     name.strip_suffix('*').map_or(name == tool, |beginning| tool.starts_with(beginning))
 }
@@ -288,11 +288,11 @@ pub struct AgentSettings {
     pub id: AgentId,
     /// Its name, as people read it.
     pub name: String,
-    /// How it goes on.
+    /// Continuation settings of the agent.
     pub continuation: ContinuationSettings,
-    /// What it may use.
+    /// Filter of the tools that the agent may use.
     pub tools: ToolFilter,
-    /// Whether a person is asked before a call; the first rule that fits counts, else what the tool says itself.
+    /// Rules on whether a person is asked before a call. The first rule that matches decides, and else the tool.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub approvals: Vec<ApprovalRule>,
 }
@@ -300,10 +300,10 @@ pub struct AgentSettings {
 /// Whether a person is asked before a call of a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalRule {
-    /// The tool; with `*` at its end all that begin so.
+    /// Name of the tool; with `*` at its end it is a prefix.
     pub tool: String,
-    /// JSON pointers into the arguments, and patterns of the `regex` crate for what stands there: a text as it is,
-    /// anything else as JSON. All must match; where nothing stands, none does.
+    /// Regular expressions (crate `regex`) by JSON pointer into the arguments. A text is matched as it is, any other
+    /// value as JSON. All must match; a missing value does not match.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub when: BTreeMap<String, String>,
     /// Whether a person is asked before such a call.
@@ -311,12 +311,12 @@ pub struct ApprovalRule {
     /// Seconds that the question stays open; [`crate::limits::GATE_MAX`] by default, and at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// What counts when nobody answers in time.
+    /// Decision if nobody answers in time.
     #[serde(default, skip_serializing_if = "crate::default::is_default")]
     pub on_expiry: OnExpiry,
 }
 
-/// What counts when nobody answers a question in time.
+/// Decision on a question that nobody answers in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "on_expiry")]
@@ -346,21 +346,21 @@ pub struct ModelSettings {
     pub context_window: Option<u64>,
     /// Tokens of one reply.
     pub max_output: Option<u64>,
-    /// How requests to it are made, where it takes the place of the session's model: that one's way may be in the words
-    /// of another provider.
+    /// Settings of requests to it, where it takes the place of the session's model. The settings for that model may be
+    /// in the terms of another provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests: Option<Box<ModelRequests>>,
 }
 
-/// How requests to a model are made.
+/// Settings of requests to a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct ModelRequests {
     /// Parameters for the provider.
     pub parameters: serde_json::Map<String, serde_json::Value>,
-    /// Which tools may be called, by the step of a turn.
+    /// Tool choices, one for each step of a turn.
     pub tool_choice: Vec<serde_json::Value>,
-    /// How replies are streamed, where the files say so.
+    /// Streaming settings of replies in the configuration files.
     #[serde(skip_serializing_if = "crate::default::is_default")]
     pub streaming: StreamingOverride,
 }

@@ -1,4 +1,4 @@
-//! What calls cost.
+//! Cost of calls in tokens and money.
 
 use serde::{Deserialize, Serialize};
 

@@ -13,7 +13,7 @@ words! {
         Control = "AI_LOOP_CONTROL",
         /// Commits of the sessions that are not archived.
         Log = "AI_LOOP_LOG",
-        /// What they were: pages that left the log.
+        /// Pages that left the log.
         Archive = "AI_LOOP_ARCHIVE",
         /// Model calls that wait for gateways.
         Model = "AI_LOOP_MODEL",
@@ -23,7 +23,7 @@ words! {
         Timer = "AI_LOOP_TIMER",
         /// Mail between agents and people, until it is answered.
         Mail = "AI_LOOP_MAIL",
-        /// What failed for good.
+        /// Messages that failed for good.
         Dead = "AI_LOOP_DEAD",
     }
 
@@ -31,7 +31,7 @@ words! {
     fn name;
 }
 
-/// What a stream does with its messages.
+/// Storage policy of a stream: retention, and handling of a second message with the same subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Kept until acknowledged; one message per subject, a second one is refused.
@@ -61,7 +61,7 @@ impl Stream {
         }
     }
 
-    /// What it does with its messages.
+    /// Storage policy of the stream.
     pub const fn kind(self) -> Kind {
         match self {
             Self::Control | Self::Model | Self::Tool => Kind::Queue,
@@ -124,7 +124,7 @@ words! {
         Sessions = "ai_loop_sessions",
         /// Claims of calls that take effect: `<tenant>.<session>.<call>.<id of the call's opening>`, create-only.
         Claims = "ai_loop_claims",
-        /// What gateways share: rates of providers' keys, and budgets.
+        /// State that gateways share: rates of providers' keys, and budgets.
         Limits = "ai_loop_limits",
     }
 
@@ -133,7 +133,7 @@ words! {
 }
 
 impl Bucket {
-    /// How long an entry lives.
+    /// Time to live of an entry; none if entries do not expire.
     pub const fn max_age(self) -> Option<Duration> {
         match self {
             Self::Tools => Some(limits::CATALOGUE_AGE_MAX),
@@ -155,7 +155,7 @@ words! {
         Blobs = "ai_loop_blobs",
         /// Bodies of archived pages and of what is in them; a little longer than these.
         Archive = "ai_loop_archive",
-        /// Results of tools of which the model reads only parts. Their ids follow from the call:
+        /// Full results of tools, where the model reads only parts. Their ids follow from the call:
         /// [`crate::tool::FullResultRef::id`].
         Results = "ai_loop_results",
     }
@@ -165,7 +165,7 @@ words! {
 }
 
 impl Objects {
-    /// How long an object lives.
+    /// Time to live of an object; none if objects do not expire.
     pub const fn max_age(self) -> Option<Duration> {
         match self {
             Self::Work => Some(Duration::from_hours(24)),

@@ -55,7 +55,7 @@ impl AsRef<str> for Subject {
     }
 }
 
-/// Which session: the two ids that nearly every subject ends in.
+/// Key of a session: its two ids, which are part of nearly every subject.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionKey {
     /// Tenant that owns the session.
@@ -150,7 +150,7 @@ subjects! {
     /// `ai_timer.set.<tenant>.<session>.wake`: publishing again re-arms, purging cancels.
     pub fn timer_set(key: &SessionKey) = "ai_timer.set.{}.{}.wake", key.tenant, key.session;
 
-    /// `ai_timer.due.<tenant>.<session>.wake`: where the timer arrives.
+    /// `ai_timer.due.<tenant>.<session>.wake`: a timer that is due.
     pub fn timer_due(key: &SessionKey) = "ai_timer.due.{}.{}.wake", key.tenant, key.session;
 
     /// `ai_loop.<topic>.<tenant>.<session>`: a public event.
@@ -162,7 +162,7 @@ subjects! {
     /// Events of every tool call of a tenant.
     pub fn tool_calls_of(tenant: &TenantId) = "ai_loop.tool_call.*.{tenant}.*";
 
-    /// `ai_rpc.done.<edge>.<id>`: where the loop tells the edge that a command's commit is in the log.
+    /// `ai_rpc.done.<edge>.<id>`: notice of the loop to the edge that the commit of a command is in the log.
     pub fn done(edge: &CommandId, id: &CommandId) = "ai_rpc.done.{edge}.{id}";
 
     /// Every notice for one edge replica.
@@ -191,25 +191,25 @@ subjects! {
     /// The composer's request subject.
     pub fn compose() = "ai_rpc.prompt.compose";
 
-    /// Where the composer tells which agents there are.
+    /// Request to the composer for the list of agents.
     pub fn agents() = "ai_rpc.prompt.agents";
 
     /// Request to an orchestrator to perform a session's outstanding effects again.
     pub fn repair() = "ai_rpc.session.repair";
 
-    /// Where gateways say what was spent of budgets.
+    /// Request to the gateways about the budgets of tenants.
     pub fn budgets() = "ai_rpc.model.budgets";
 
-    /// Where gateways propose a model for agents that name none.
+    /// Request to the gateways to propose a model for agents that name none.
     pub fn model_proposal() = "ai_rpc.model.default";
 
-    /// Where every process of the services describes itself.
+    /// Request to every process of the services to describe itself.
     pub fn fleet_status() = "ai_rpc.fleet.status";
 
     /// Subject of a mail: `ai_mail.<tenant>.<agent>.<mail>`.
     pub fn mail(at: &MailboxKey, mail: &MailId) = "ai_mail.{}.{}.{mail}", at.tenant, at.agent;
 
-    /// `ai_rpc.mail.<tenant>`: where clients reach the mailboxes of a tenant.
+    /// `ai_rpc.mail.<tenant>`: requests of clients to the mailboxes of a tenant.
     pub fn mail_request(tenant: &TenantId) = "ai_rpc.mail.{tenant}";
 
     /// Every mail in every mailbox of a tenant.
@@ -218,16 +218,16 @@ subjects! {
     /// Every mail in one mailbox.
     pub fn mailbox(at: &MailboxKey) = "ai_mail.{}.{}.*", at.tenant, at.agent;
 
-    /// Where a tool says that it came, changed or went.
+    /// Announcement that a tool came, changed or went.
     pub fn tool_announce() = "ai_rpc.tool.announce";
 
-    /// Where executors answer what operators ask about tools.
+    /// Requests of operators to the executors about tools.
     pub fn tool_request() = "ai_rpc.tool.request";
 
     /// `ai_tool.<tenant>.<tool>`: a tool's own subject.
     pub fn tool(tenant: &TenantId, tool: &ToolName) = "ai_tool.{tenant}.{tool}";
 
-    /// `ai_tool_probe.<tenant>.<tool>`: where a `reconcilable` tool is asked what became of a call.
+    /// `ai_tool_probe.<tenant>.<tool>`: probe of a `reconcilable` tool for the outcome of a call.
     pub fn tool_probe(tenant: &TenantId, tool: &ToolName) = "ai_tool_probe.{tenant}.{tool}";
 
     /// Cancels of a tool's calls: `ai_tool_cancel.<tenant>.<tool>`.
@@ -239,10 +239,10 @@ subjects! {
     /// `$SRV.INFO.<tool>`: the description of a tool. Only its servers may subscribe.
     pub fn service_info(tool: &ToolName) = "$SRV.INFO.{tool}";
 
-    /// `$SRV.PING`: which instances of services there are.
+    /// `$SRV.PING`: discovery of all service instances.
     pub fn services_ping() = "$SRV.PING";
 
-    /// `$SRV.STATS`: how they fared.
+    /// `$SRV.STATS`: statistics of all service instances.
     pub fn services_stats() = "$SRV.STATS";
 
     /// `ai_dead.<tenant>.<session>.<kind>.<id>`: an input or item that failed for good.
@@ -289,15 +289,15 @@ pub const COMPOSER_QUEUE: &str = "composers";
 /// The queue group in which tool-hosts share requests to mailboxes.
 pub const MAIL_QUEUE: &str = "mail";
 
-/// The prefix of the inboxes of a user, or of a connection without one: permissions tell the answers of one from those
-/// of others by it.
+/// The inbox prefix of a user, or of a connection without one. Permissions tell the answers of one user from those of
+/// others by this prefix.
 pub fn inbox_prefix(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' };
     format!("_INBOX_{}", name.chars().map(plain).collect::<String>())
 }
 
 words! {
-    /// What a dead letter was.
+    /// Kind of a message that became a dead letter.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum DeadKind {
@@ -317,7 +317,7 @@ words! {
     fn as_str;
 }
 
-/// What a dead letter's subject says.
+/// Parsed subject of a dead letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadSubject {
     /// Tenant and id of the session.
@@ -336,18 +336,18 @@ pub fn parse_dead(subject: &str) -> Option<DeadSubject> {
     t.next().is_none().then_some(DeadSubject { key: key(tenant, session)?, kind: DeadKind::parse(kind)?, id })
 }
 
-/// What a control subject says.
+/// Parsed subject of a control message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ControlSubject {
     /// Tenant and id of the session.
     pub key: SessionKey,
-    /// What is asked or reported.
+    /// Verb of the command or report.
     pub verb: Verb,
     /// Id of the command, from its subject.
     pub id: CommandId,
 }
 
-/// What a log subject says.
+/// Parsed subject of a commit in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSubject {
     /// Tenant and id of the session.
@@ -356,12 +356,12 @@ pub struct LogSubject {
     pub slot: u64,
 }
 
-/// What a work item's subject says.
+/// Parsed subject of a work item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemSubject {
     /// Tenant and id of the session.
     pub key: SessionKey,
-    /// Which try of which call.
+    /// Call and attempt of the item.
     pub call: CallAttempt,
     /// The tool; none for a model call.
     pub tool: Option<ToolName>,

@@ -1,4 +1,4 @@
-//! Text that others wrote, as it is shown to a person who decides by it: what cannot be seen is written out.
+//! Untrusted text, as it is shown to a person who decides by it: invisible characters are written as escapes.
 //!
 //! Letters without a width hide words, letters that turn the direction of writing exchange them, and control characters
 //! move the cursor. A person who approves a call must see what it says.

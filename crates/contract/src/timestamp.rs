@@ -30,7 +30,7 @@ impl Timestamp {
         Self(self.0.saturating_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX)))
     }
 
-    /// How long after `earlier` this is; zero when it is not.
+    /// Time from `earlier` to this instant; zero when `earlier` is not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

@@ -1,4 +1,4 @@
-//! The tool call: how a tool describes itself, what an executor is asked, and what comes of it.
+//! The tool call: the description of a tool, the request to an executor, and its result.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::spent::Spent;
 use crate::words::words;
 use crate::{ErrorCode, Json, Timestamp};
 
-/// What may be done when nobody knows whether a call took effect.
+/// Effect class of a tool: how a call is handled when nobody knows whether it took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectClass {
@@ -23,7 +23,7 @@ pub enum EffectClass {
     /// It must not run twice: say that the outcome is unknown.
     #[default]
     AtMostOnce,
-    /// It must not run twice, and the tool can say afterwards what became of a call.
+    /// It must not run twice, and the tool can report the outcome of a call afterwards.
     Reconcilable,
 }
 
@@ -66,12 +66,12 @@ words! {
 pub struct ToolSpec {
     /// Name of the tool.
     pub name: ToolName,
-    /// What it does and when to use it.
+    /// Description for the model: what the tool does and when to use it.
     #[serde(default)]
     pub description: String,
     /// JSON Schema of the arguments object.
     pub parameters: Json,
-    /// What may be done after a loss.
+    /// Effect class, which decides whether a lost call may be repeated.
     #[serde(default)]
     pub effect: EffectClass,
     /// Whether a person must approve each call of a tool.
@@ -83,7 +83,7 @@ pub struct ToolSpec {
     /// Bytes of a result that the model reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<usize>,
-    /// What is added to the prompt of agents that have this tool.
+    /// Text that is added to the prompt of agents that have this tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     /// The version that the tool announces.
@@ -92,7 +92,7 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
-    /// How long one call may take.
+    /// Timeout of one call: [`limits::TOOL_TIMEOUT_DEFAULT`] by default, at most [`limits::TOOL_TIMEOUT_MAX`].
     pub fn timeout(&self) -> Duration {
         self.timeout_ms.map_or(limits::TOOL_TIMEOUT_DEFAULT, Duration::from_millis).min(limits::TOOL_TIMEOUT_MAX)
     }
@@ -125,27 +125,27 @@ pub struct ToolItem {
     pub tool: ToolName,
     /// Arguments of the call: a JSON object.
     pub arguments: Json,
-    /// What may be done after a loss.
+    /// Effect class, which decides whether a lost call may be repeated.
     pub effect: EffectClass,
     /// Bytes of a result that the model reads.
     pub max_output: usize,
-    /// Milliseconds that it may take without a sign of progress, from which its deadline moves on.
+    /// Milliseconds that it may take without progress; each report of progress moves its deadline.
     #[serde(default)]
     pub timeout_ms: u64,
-    /// When the session started: tells it from an earlier session of the same id. Older orchestrators do not say.
+    /// Start time of the session, which tells it from an earlier session of the same id. None from older orchestrators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_started: Option<Timestamp>,
-    /// The id of the commit that opened the call first. Call ids are counted, so a log that was put back to an older
-    /// state gives them out again; the id of a commit is never given out twice. Older orchestrators do not say.
+    /// The id of the commit that opened the call first. Call ids are counted, so a log that was restored to an older
+    /// state assigns them again; the id of a commit is never assigned twice. Empty from older orchestrators.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub opened_by: String,
-    /// When that was. Older orchestrators do not say.
+    /// Time of that commit. None if unknown, and from older orchestrators.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opened_at: Option<Timestamp>,
 }
 
 impl ToolItem {
-    /// What a result tells of this item.
+    /// Makes the head of a result of this item.
     pub fn result_meta(&self) -> ResultMeta {
         self.meta.of_result(&self.opened_by)
     }
@@ -163,7 +163,7 @@ impl ToolItem {
         format!("{session}-{call}-{}", &identity[..CALL_KEY_DIGITS])
     }
 
-    /// What tells this call from others of the same session id and call id: the commit that opened it, else the
+    /// Text that tells this call from others of the same session id and call id: the commit that opened it, else the
     /// milliseconds of its session's start, else `0`. Letters and digits.
     pub fn origin(&self) -> String {
         match self.session_started {
@@ -174,7 +174,7 @@ impl ToolItem {
     }
 }
 
-/// The origin of a call of which nothing is known.
+/// Origin of a call without a known commit or session start.
 const NO_ORIGIN: &str = "0";
 
 /// Digits of a call's key that stand for its tenant, its session and the commit that opened it.
@@ -208,7 +208,7 @@ impl FullResultRef {
 }
 
 words! {
-    /// What became of a tool call.
+    /// Outcome of a tool call.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Outcome {
@@ -220,9 +220,9 @@ words! {
         Denied = "denied",
         /// The deadline of the call passed.
         Timeout = "timeout",
-        /// It was called off.
+        /// The call was cancelled.
         Cancelled = "cancelled",
-        /// Nobody knows whether it took effect; also what a newer executor calls by a name that we do not know.
+        /// Nobody knows whether it took effect; also an outcome of a newer executor that this version does not know.
         #[serde(other)]
         Unknown = "unknown",
     }
@@ -236,9 +236,9 @@ words! {
 pub struct ToolResult {
     /// Call and attempt that this answers.
     pub meta: ResultMeta,
-    /// What became of it.
+    /// Outcome of the call.
     pub outcome: Outcome,
-    /// What the model reads: text, or JSON text.
+    /// Text that the model reads; it may be JSON.
     #[serde(default)]
     pub content: String,
     /// Stable error code, where the outcome is `error`.
@@ -247,15 +247,15 @@ pub struct ToolResult {
     /// Milliseconds from dispatch to result.
     #[serde(default)]
     pub duration_ms: u64,
-    /// Where the whole of it is, when `content` is only parts.
+    /// Reference to the full result, when `content` has only parts of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<FullResultRef>,
-    /// Of child sessions only: what it used.
+    /// Resources that the child session used; only for calls that a child session performs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<ChildUsage>,
 }
 
-/// What a child session used.
+/// Resources that a child session used.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct ChildUsage {
@@ -268,7 +268,7 @@ pub struct ChildUsage {
 /// The tool by which an agent asks another one. It is listed with the tools and performed by the loop.
 pub const DELEGATE: &str = "delegate";
 
-/// What the model reads of a call that may have taken effect, after the reason.
+/// Text that the model reads, after the reason, about a call that may have taken effect.
 pub const UNKNOWN_OUTCOME_TEXT: &str = "nobody knows whether it took effect. Find out before calling again.";
 
 /// The tool that reads the rest of a shortened result: the note in such a result names it.
@@ -283,7 +283,7 @@ pub mod header {
     pub const CALL: &str = "Ailoop-Call";
     /// Id of the session that calls.
     pub const SESSION: &str = "Ailoop-Session";
-    /// RFC 3339; when the session started.
+    /// Start time of the session, in RFC 3339.
     pub const SESSION_STARTED: &str = "Ailoop-Session-Started";
     /// Id of the agent that calls.
     pub const AGENT: &str = "Ailoop-Agent";
@@ -295,7 +295,7 @@ pub mod header {
     pub const REPLICA: &str = "Ailoop-Replica";
     /// On a model call's work item: its model, by which a gateway shares out its places.
     pub const MODEL: &str = "Ailoop-Model";
-    /// RFC 3339; later the answer is no longer wanted.
+    /// Deadline, after which the answer is no longer wanted, in RFC 3339.
     pub const DEADLINE: &str = "Ailoop-Deadline";
     /// On a reply: it is an error that the model reads.
     pub const ERROR: &str = "Ailoop-Error";
@@ -309,13 +309,13 @@ pub mod header {
     /// On the answer to a question of the services protocol that names a call by [`CALL`]: `1` where this replica works
     /// on it, `0` where it does not.
     pub const RUNNING: &str = "Ailoop-Running";
-    /// The services libraries' own word for an error.
+    /// Error header of the NATS services libraries.
     pub const SERVICE_ERROR: &str = "Nats-Service-Error";
     /// Trace context of the call, as W3C defines it.
     pub const TRACEPARENT: &str = "traceparent";
 }
 
-/// The value of [`header::OUTCOME`] for a call of which nobody knows whether it took effect.
+/// Value of [`header::OUTCOME`] when nobody knows whether the call took effect.
 pub const OUTCOME_UNKNOWN: &str = "unknown";
 /// The value of [`header::OUTCOME`] on the answer to a probe: the call took no effect, and never will.
 pub const OUTCOME_NONE: &str = "none";

@@ -1,15 +1,15 @@
-//! `ai_rpc.tool.request`: what operators ask executors about tools, without a session.
+//! `ai_rpc.tool.request`: requests of operators to executors about tools, without a session.
 
 use serde::{Deserialize, Serialize};
 
 use crate::tool::Outcome;
 use crate::{ErrorCode, Json, TenantId, ToolName};
 
-/// What an executor is asked.
+/// Request of an operator to an executor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolRequest {
-    /// Which processes serve the tools of a tenant, and how their calls went.
+    /// List the processes that serve the tools of a tenant, with statistics of their calls.
     Replicas {
         /// The tenant whose tools are asked for.
         tenant: TenantId,
@@ -31,7 +31,7 @@ pub struct ToolTrial {
     pub is_approved: bool,
 }
 
-/// What became of a request.
+/// Response to a [`ToolRequest`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolResponse {
@@ -57,7 +57,7 @@ pub struct ToolReplicaStats {
     pub instance: String,
     /// Version that it announces.
     pub version: String,
-    /// When it started, as it says.
+    /// Start time, as the process reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<String>,
     /// Calls since it started.
@@ -72,12 +72,12 @@ pub struct ToolReplicaStats {
     pub last_error: Option<String>,
 }
 
-/// What a tool answered to a call outside of a session.
+/// Answer of a tool to a call outside of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialResult {
-    /// What became of the call.
+    /// Outcome of the call.
     pub outcome: Outcome,
-    /// What a model would read.
+    /// Text that a model would read.
     pub content: String,
     /// Stable error code, where the outcome is `error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -130,7 +130,7 @@ impl fmt::Display for TraceContext {
 impl FromStr for TraceContext {
     type Err = NoTraceparent;
 
-    /// What a later version of the format appends is ignored.
+    /// Parses a `traceparent`; fields that a later version of the format appends are ignored.
     fn from_str(text: &str) -> Result<Self, NoTraceparent> {
         let mut parts = text.split('-');
         let mut next = |digits: usize| {

@@ -1,4 +1,4 @@
-//! Parts of a transcript: what the log has of it once, so that nothing repeats it.
+//! Parts of a transcript: the log has each message once, and later commits and work items refer to it.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,9 @@
-//! Which versions of the contract and of the fold this is.
+//! Versions of the contract and of the fold.
 
 /// Version of the contract.
 pub const VERSION: u32 = 1;
-/// Version of the fold. A replica that meets a greater one never decides nor snapshots: it hands back.
+/// Version of the fold. A replica that meets a greater one neither decides nor writes snapshots; it hands the input
+/// back.
 pub const FOLD: u32 = 14;
 /// The first fold whose orchestrators publish the items of open calls again when they resume a session: a worker may
 /// acknowledge the item of a paused session.

@@ -23,12 +23,12 @@ pub struct Authority {
     pub(crate) roles: Vec<Role>,
 }
 
-/// From when to when a credential is valid.
+/// Validity period of a credential, from its issue.
 #[derive(Debug, Clone, Copy)]
 pub struct Lifetime {
     /// Now, in seconds since 1970.
     pub now: i64,
-    /// How long it is valid; `None` is without an end.
+    /// Time for which it is valid; `None` is without an end.
     pub valid_for: Option<Duration>,
 }
 

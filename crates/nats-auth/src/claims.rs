@@ -11,7 +11,7 @@ const VERSION: u8 = 2;
 /// Value of a limit that permits everything.
 const UNLIMITED: i64 = -1;
 
-/// What an operator is.
+/// Claims about an operator in its JWT.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct OperatorClaims {
     system_account: String,
@@ -26,7 +26,7 @@ impl OperatorClaims {
     }
 }
 
-/// What an account is: its limits, who signs for its users, and which users are revoked.
+/// Claims about an account: its limits, the keys that sign its users, and the revoked users.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AccountClaims {
     /// Limits of the account, storage included.
@@ -41,7 +41,7 @@ pub struct AccountClaims {
     #[serde(rename = "type")]
     kind: String,
     version: u8,
-    /// What others added, such as exports.
+    /// Claims that other tools added, such as exports.
     #[serde(flatten)]
     others: Map<String, Value>,
 }
@@ -90,7 +90,7 @@ pub enum SigningKey {
     Plain(String),
 }
 
-/// What the users of a signing key may do.
+/// Permissions of the users of a signing key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserScope {
     kind: String,
@@ -122,7 +122,7 @@ impl UserScope {
     }
 }
 
-/// What a user may do.
+/// Permissions and limits of a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UserLimits {
     subs: i64,
@@ -184,7 +184,7 @@ impl SubjectLists {
     }
 }
 
-/// What a user is. Limits are in the scope of the signing key, unless the key has none.
+/// Claims about a user. The limits are in the scope of the signing key, unless the key has none.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct UserNats {
     issuer_account: String,

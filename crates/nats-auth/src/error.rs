@@ -1,6 +1,6 @@
 //! Errors, by what the caller can do.
 
-/// Why keys, accounts or credentials cannot be made, kept or handed to a server.
+/// Reason why keys, accounts or credentials cannot be made, kept or handed to a server.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
     /// A key is missing or is none.
@@ -8,7 +8,7 @@ pub enum AuthError {
     Key {
         /// Name of its file.
         name: String,
-        /// What is wrong with it.
+        /// Description of the fault of the key.
         problem: String,
     },
     /// A name that no role has.
@@ -19,7 +19,7 @@ pub enum AuthError {
     Malformed {
         /// Name of the text for people.
         what: String,
-        /// What is wrong with it.
+        /// Description of the mistake in the text.
         problem: String,
     },
     /// There are keys already.
@@ -33,15 +33,15 @@ pub enum AuthError {
     File {
         /// Path of the file.
         path: String,
-        /// What the operating system says.
+        /// Error of the operating system.
         problem: String,
     },
     /// No nats-server answers at the address.
     #[error("no nats-server answers at {url}: {problem}")]
     Unreachable {
-        /// Where it should be.
+        /// Address at which it should be.
         url: String,
-        /// What happened at the connect.
+        /// Error of the attempt to connect.
         problem: String,
     },
     /// The server accepts no user of this operator.
@@ -49,7 +49,7 @@ pub enum AuthError {
     ForeignServer {
         /// Address of the server.
         url: String,
-        /// What the server answers.
+        /// Answer of the server.
         problem: String,
     },
     /// No server has an account.
@@ -63,7 +63,7 @@ pub enum AuthError {
     Refused {
         /// Name of the server.
         server: String,
-        /// What the server answers.
+        /// Answer of the server.
         problem: String,
     },
     /// Some servers did not answer.

@@ -13,7 +13,7 @@ const PASSWORD: &str = "password";
 /// Ending of a credentials file.
 const CREDENTIALS: &str = ".creds";
 
-/// What `init` needs to know about the servers.
+/// Facts about the servers that `init` needs.
 #[derive(Debug, Clone, Default)]
 pub struct ServerLayout {
     /// Directory in which nats-server keeps the accounts.
@@ -69,7 +69,7 @@ impl Installation {
         &self.authority
     }
 
-    /// Where the files are.
+    /// Returns the store of the files.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -95,7 +95,7 @@ impl Installation {
         Ok(files.filter_map(|(name, text)| Some((name.strip_suffix(CREDENTIALS)?.to_owned(), text))).collect())
     }
 
-    /// Where the credentials file of a user is, for people.
+    /// Returns the place of a user's credentials file, for people.
     pub fn user_place(&self, name: &str) -> String {
         self.store.place(Group::Users, &format!("{name}{CREDENTIALS}"))
     }

@@ -21,10 +21,10 @@ pub struct Claims<N> {
     /// Id of the JWT: a hash of the claims.
     #[serde(rename = "jti", default)]
     pub id: String,
-    /// When it was issued, in seconds since 1970.
+    /// Time of issue, in seconds since 1970.
     #[serde(rename = "iat")]
     pub issued_at: i64,
-    /// When it expires, in seconds since 1970; 0 if never.
+    /// Time of expiry, in seconds since 1970; 0 if never.
     #[serde(rename = "exp", default, skip_serializing_if = "is_zero")]
     pub expires_at: i64,
     /// Public key that signed it.
@@ -36,7 +36,7 @@ pub struct Claims<N> {
     /// Public key that it is about.
     #[serde(rename = "sub")]
     pub subject: String,
-    /// What the subject is and may do.
+    /// Claims about the subject and its permissions.
     pub nats: N,
 }
 

@@ -9,13 +9,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::{AuthError, ConnectedUser, Installation, ServerAccount, SystemConnection};
 
-/// How long the connections of revoked users may take to end.
+/// Longest wait for the connections of revoked users to end.
 const DISCONNECT_MAX: Duration = Duration::from_secs(5);
 /// Pause between looks whether they have.
 const DISCONNECT_PAUSE: Duration = Duration::from_millis(50);
 const ACCOUNTS: [Account; 2] = [Account::System, Account::Ailoop];
 
-/// What a revocation did.
+/// Result of a revocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Revocation {
     /// Servers that refuse the users from now on.

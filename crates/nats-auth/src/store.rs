@@ -1,4 +1,4 @@
-//! Where the keys and what they signed are kept: in a directory, or in Kubernetes Secrets on stdin and stdout.
+//! Storage of the keys and of the JWTs that they signed: a directory, or Kubernetes Secrets on stdin and stdout.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -143,7 +143,7 @@ impl Store {
         }
     }
 
-    /// Where a file of a group is, for people.
+    /// Returns the place of a file of a group, for people.
     pub fn place(&self, group: Group, name: &str) -> String {
         match self {
             Self::Manifests(_) => format!("key {name} of Secret {}", group.secret()),

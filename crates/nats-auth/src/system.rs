@@ -17,7 +17,7 @@ use crate::claims::AccountClaims;
 use crate::jwt::{Claims, decode};
 use crate::{AuthError, IssuedUser};
 
-/// How long connecting may take.
+/// Timeout of one attempt to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Longest wait for the answers of all servers.
 const ANSWERS_MAX: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ const CONNECTIONS_MAX: usize = 16_384;
 #[derive(Debug)]
 pub struct SystemConnection {
     client: Client,
-    /// How many servers answer; asked once.
+    /// Number of servers that answer; asked once.
     servers: OnceCell<usize>,
 }
 
@@ -39,16 +39,16 @@ pub struct SystemConnection {
 pub struct ServerAccount {
     /// The newest JWT of any server.
     pub claims: Claims<AccountClaims>,
-    /// How many servers answered.
+    /// Number of servers that answered.
     pub servers: usize,
-    /// How many of them have an older JWT, or none.
+    /// Number of them that have an older JWT, or none.
     pub behind: usize,
 }
 
 /// A connection of a user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectedUser {
-    /// What its JWT says.
+    /// Claims of its JWT.
     pub claims: UserClaims,
     /// Name of the connection.
     pub connection: String,
@@ -130,7 +130,7 @@ impl SystemConnection {
         }
     }
 
-    /// How many servers answer.
+    /// Counts the servers that answer, once.
     async fn servers(&self) -> Result<usize, AuthError> {
         let count = async || Ok(self.gather("$SYS.REQ.SERVER.PING.IDZ".to_owned(), Vec::new(), None).await?.len());
         self.servers.get_or_try_init(count).await.copied()

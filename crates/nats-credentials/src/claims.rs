@@ -1,4 +1,4 @@
-//! What a client reads in the JWT of its user. Only nats-server verifies the signature.
+//! Claims that a client reads in the JWT of its user. Only nats-server verifies the signature.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -18,10 +18,10 @@ pub struct UserClaims {
     /// Name of the user, from which its inbox prefix is made. ailoop issues users under the names of their roles.
     #[serde(default)]
     pub name: String,
-    /// When it was issued, in seconds since 1970.
+    /// Time of issue, in seconds since 1970.
     #[serde(rename = "iat", default)]
     pub issued_at: i64,
-    /// When it expires, in seconds since 1970; 0 if it never does.
+    /// Time of expiry, in seconds since 1970; 0 if it never expires.
     #[serde(rename = "exp", default)]
     pub expires_at: i64,
     /// Claims that only NATS has.
@@ -53,7 +53,7 @@ impl UserClaims {
         if self.nats.issuer_account.is_empty() { &self.issuer } else { &self.nats.issuer_account }
     }
 
-    /// When it expires, in RFC 3339.
+    /// Time of expiry, in RFC 3339.
     pub fn expires_at_text(&self) -> String {
         format_time(self.expires_at)
     }

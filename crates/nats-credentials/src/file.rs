@@ -8,10 +8,10 @@ use async_nats::{Auth, AuthError, ConnectOptions};
 use crate::claims::format_time;
 use crate::{Credentials, ParseError};
 
-/// How to get another credential.
+/// Advice to get another credential.
 const REMEDY: &str = "make another one with `ailoop nats-auth user add` and put it in the place of this file";
 
-/// Why a connection cannot use its credentials file.
+/// Reason why a connection cannot use its credentials file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialsError {
     /// The file cannot be read.
@@ -19,7 +19,7 @@ pub enum CredentialsError {
     Unreadable {
         /// Path of the file.
         path: PathBuf,
-        /// What the operating system says.
+        /// Error of the operating system.
         reason: String,
     },
     /// The file is no credentials file.
@@ -27,7 +27,7 @@ pub enum CredentialsError {
     Damaged {
         /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the mistake in the file.
         reason: ParseError,
     },
 }

@@ -1,4 +1,4 @@
-//! How a connection to NATS is made: a credentials file with the JWT of a user and the seed of its key, an address with a
+//! Inputs of a connection to NATS: a credentials file with the JWT of a user and the seed of its key, an address with a
 //! user and a password, and the files of an encrypted connection.
 //!
 //! [`CredentialsFile`] reads the file again at every connect, so that a credential is rotated without a restart: replace

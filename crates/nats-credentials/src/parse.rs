@@ -10,11 +10,11 @@ pub struct Credentials {
     pub jwt: String,
     /// The key, whose seed never leaves the process.
     pub key: KeyPair,
-    /// What the JWT says.
+    /// Claims in the JWT.
     pub claims: UserClaims,
 }
 
-/// Why a text is not a credentials file.
+/// Reason why a text is not a credentials file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// No block with a JWT.

@@ -1,5 +1,5 @@
-//! What each role on the bus may publish and subscribe, as data: a role for each service, each kind of tools, each
-//! viewer and each operator.
+//! Permissions of each role to publish and subscribe on the bus, as data: a role for each service, each kind of tools,
+//! each viewer and each operator.
 //!
 //! `nats-auth` makes the accounts of nats-server and the credentials of users from it. A service that needs a new
 //! subject gets it here.

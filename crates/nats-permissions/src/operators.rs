@@ -1,4 +1,4 @@
-//! The roles of people who operate the fleet and its nats-servers, for the commands of docs/operations.md.
+//! The roles of people who operate the fleet and its nats-servers, for the commands of docs/runbook/README.md.
 
 use contract::streams::{Bucket, Stream};
 use contract::subject::every;

@@ -22,11 +22,11 @@ pub struct Role {
     pub about: &'static str,
     /// The account that its users belong to.
     pub account: Account,
-    /// What its users may do.
+    /// Permissions of the users of the role.
     pub permissions: Permissions,
 }
 
-/// What a user may publish, subscribe and answer.
+/// Permissions of a user to publish, subscribe and answer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Permissions {
     /// Subjects and filters that the user may publish to. If the list is empty, it may publish nothing.

@@ -2,7 +2,7 @@
 
 use crate::tolerant;
 
-/// What marks calls as such, in the forms that models are trained on.
+/// Marks of tool calls, in the forms that models are trained on.
 const MARKS: &[&str] = &[
     "<tool_call>",
     "</tool_call>",
@@ -15,7 +15,7 @@ const MARKS: &[&str] = &[
     "<|python_tag|>",
     "[TOOL_CALLS]",
 ];
-/// What else stands around and between objects.
+/// Other text that is allowed around and between objects.
 const AROUND: &[&str] = &["```json", "```tool_call", "```", "[", "]", ",", ";"];
 
 /// Whether a text is nothing but tool calls: objects with a tool's name and its arguments, bare, in tags or in a fence.

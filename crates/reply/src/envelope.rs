@@ -43,7 +43,7 @@ impl Envelope {
         self.depth
     }
 
-    /// What was shown of the response.
+    /// Returns the part of the response that was shown.
     pub(crate) fn shown(&self) -> &str {
         &self.shown
     }

@@ -1,4 +1,4 @@
-//! What may stand before a signal's object, and the tags around thoughts; recognised byte by byte.
+//! Leads: text that may stand before a signal's object, and the tags around thoughts; recognised byte by byte.
 //!
 //! A dense automaton tells after each byte whether what has come can still become one of them. So no text is held back
 //! longer than it may be part of a signal, and it cannot matter how a reply was cut.
@@ -30,7 +30,7 @@ const TAGGED_CALL: &str = r#"<\|?(?:tool_call|function_call)\|?>[ \t\r\n]{0,16}\
 const THINK: &str = r"<(?:think|thinking|thought|thoughts|reasoning)>";
 const THOUGHT: &str = r"</(?:think|thinking|thought|thoughts|reasoning)>";
 
-/// What a lead turned out to be.
+/// Kind of a recognised lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lead {
     /// An object may be a signal: its brace and the beginning of its first key have come.
@@ -41,7 +41,7 @@ pub(crate) enum Lead {
     ThoughtEnds,
 }
 
-/// Where a lead may begin.
+/// Position at which a lead may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeadPosition {
     /// At the beginning of a line.
@@ -50,7 +50,7 @@ pub(crate) enum LeadPosition {
     Within,
     /// In a block of code.
     Code,
-    /// Where no signal is read: only thoughts and calls in tags count.
+    /// Any position in a session without signals: only thoughts and calls in tags count.
     Off,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct Recogniser {
     state: StateID,
 }
 
-/// What a character made of a lead.
+/// State of a lead after one more character.
 #[derive(Clone, Copy)]
 pub(crate) enum LeadProgress {
     /// It can still become a lead.

@@ -257,7 +257,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Where the match ends that begins at a place.
+    /// Returns the end of the match that begins at `begin`.
     fn end(&mut self, begin: usize) -> Option<usize> {
         let Self { matcher: Matcher { nfa, .. }, text, looks, live, visited } = self;
         let (mut at, mut stack) = (begin, vec![nfa.start_anchored()]);

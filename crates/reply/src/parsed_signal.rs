@@ -1,4 +1,4 @@
-//! What an object of a reply says to the loop.
+//! Signals and calls in the objects of a reply.
 
 use contract::model::{SIGNAL_TOOL, SignalForm};
 use serde_json::{Map, Value, json};
@@ -21,7 +21,7 @@ pub struct ParsedSignal {
     pub is_whole_reply: bool,
 }
 
-/// What an object is for the loop.
+/// Meaning of an object for the loop.
 pub(crate) enum Meaning {
     /// A signal, or an envelope that names one.
     Signal(ParsedSignal),
@@ -35,8 +35,8 @@ pub(crate) enum Meaning {
     Text,
 }
 
-/// What an object means in a session that asked for signals in this form. `is_first`: whether nothing stands before it,
-/// so that it can be the whole reply.
+/// Returns the meaning of an object in a session that asked for signals in this form. `is_first`: whether nothing
+/// stands before the object, so that it can be the whole reply.
 pub(crate) fn meaning(object: &Object, form: SignalForm, is_first: bool) -> Meaning {
     let is_damaged = !object.is_valid || object.end != End::Closed;
     let value = &object.value;

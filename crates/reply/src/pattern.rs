@@ -77,7 +77,7 @@ impl Pattern {
         self.text.capacity() + self.matcher.bytes()
     }
 
-    /// Where the last of its matches ends that counts, if it is not before `least`.
+    /// Finds the end of the last match that counts; none if it ends before `least`.
     pub(crate) fn last(
         &self,
         prose: &Prose,

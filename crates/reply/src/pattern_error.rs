@@ -1,13 +1,13 @@
-//! Why a pattern cannot be used.
+//! Error of a pattern that cannot be used.
 
 /// A pattern that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PatternError {
-    /// Where it stands, such as `continuation_patterns[3]`; empty where one pattern was looked at alone.
+    /// Path of the pattern or list, such as `continuation_patterns[3]`; empty if one pattern was checked alone.
     pub place: String,
-    /// Which one; empty where it is the list that cannot be used.
+    /// First 80 characters of the pattern; empty if the whole list cannot be used.
     pub pattern: String,
-    /// Why, with the position where there is one, and what to do.
+    /// Reason, with the position if there is one, and what to do.
     pub why: String,
 }
 

@@ -56,7 +56,7 @@ pub struct PatternMatch<'a> {
 pub struct Patterns {
     /// Those that say that all is done, then those that announce a next step.
     pub(crate) all: Vec<Pattern>,
-    /// How many say that all is done.
+    /// Number of patterns that say that all is done.
     done: usize,
     pub(crate) prefilter: Prefilter,
 }
@@ -112,9 +112,9 @@ impl Patterns {
         Pattern::compile(pattern).map(drop)
     }
 
-    /// What a text says of going on; none when it says nothing. A text that says that it is done is believed, unless it
-    /// announces a next step after that. So it is the match that ends last; of those that end at the same place it is
-    /// the one whose pattern comes first.
+    /// Returns the match that decides about another step; none if no match counts. A text that says that it is done is
+    /// believed, unless it announces a next step after that. So the match that ends last decides; of matches with the
+    /// same end, the one whose pattern comes first.
     pub fn match_text(&self, text: &str) -> Option<PatternMatch<'_>> {
         self.match_prose(&Prose::of(text)).map(|(found, _)| found)
     }
@@ -139,7 +139,7 @@ impl Patterns {
     }
 }
 
-/// What is refused without a look at any pattern.
+/// Checks the number of patterns and their bytes, without a look at any pattern.
 fn check_texts(continuation: &[String], termination: &[String]) -> Result<(), PatternError> {
     for (name, list) in [("continuation_patterns", continuation), ("termination_patterns", termination)] {
         if list.len() > PATTERNS_MAX {

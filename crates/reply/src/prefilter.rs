@@ -12,7 +12,7 @@ const NEEDS_MAX: usize = 32;
 /// Literals of all patterns together. A list with more is not filtered: each of its patterns reads the text.
 const LITERALS_MAX: usize = 4 << 10;
 
-/// Where a pattern can match.
+/// Lines in which a pattern can match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MatchScope {
     Nowhere,
@@ -53,7 +53,7 @@ struct Line {
     only: bool,
 }
 
-/// Which literal sets of a line have been found.
+/// Literal sets of a line that have been found.
 #[derive(Clone, Copy, Default)]
 struct LineProgress {
     line: usize,

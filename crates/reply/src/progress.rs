@@ -1,4 +1,4 @@
-//! How far a model says its work is, each field read by itself.
+//! Progress of the work as a model reports it, each field parsed by itself.
 
 use contract::event::Progress;
 use serde_json::Value;
@@ -35,7 +35,7 @@ pub(crate) fn progress(signal: &Value, envelope: &Value) -> Option<Progress> {
     (progress != Progress::default()).then_some(progress)
 }
 
-/// What is done of all steps, in hundredths.
+/// Returns the completed share of all steps, in percent.
 fn share(progress: &Progress) -> Option<f64> {
     let (current, total) = (progress.current_step?, progress.total_steps.filter(|total| *total > 0)?);
     // The step at hand is under way, unless nothing is left after it.

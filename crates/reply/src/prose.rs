@@ -56,8 +56,8 @@ pub(crate) struct Prose {
     pub(crate) text: String,
     /// Quoted parts of the text, in order.
     quoted: Vec<Range<usize>>,
-    /// Where matches begin at the earliest that are known to be negated, and where they end. Without it a long sentence
-    /// is read for each of its matches.
+    /// Matches that are known to be negated: the earliest offset at which they begin, and the range of their ends.
+    /// Without it a long sentence is read for each of its matches.
     negated: Cell<(usize, Range<usize>)>,
     /// The same for what asks or waits: the ends for which it is known, and what.
     asked: Cell<(Range<usize>, bool)>,
@@ -183,7 +183,7 @@ impl Prose {
         self.sentence_of(end)..self.end_around(end, self.text.len())
     }
 
-    /// Where the sentence ends in which a match ends; `reach` where it does not end before.
+    /// Returns the end of the sentence in which a match ends; `reach` if the sentence does not end before it.
     fn end_around(&self, end: usize, reach: usize) -> usize {
         // A match may end with the sign that ends its sentence.
         let next = self.text[end..].chars().next();
@@ -191,8 +191,8 @@ impl Prose {
         if is_over { end } else { self.sentence_end(end, reach).map_or(reach, |(end, _)| end) }
     }
 
-    /// Where the sentence ends that goes on at a place, and with which character; none where it does not end before
-    /// `reach`.
+    /// Finds the end of the sentence that continues at `place`, and the character that ends it; none if it does not end
+    /// before `reach`.
     fn sentence_end(&self, place: usize, reach: usize) -> Option<(usize, char)> {
         let ends = |(at, c): &(usize, char)| ends_sentence(*c, self.text[place + at + c.len_utf8()..].chars().next());
         self.text[place..reach].char_indices().find(ends).map(|(at, c)| (place + at + c.len_utf8(), c))
@@ -242,7 +242,7 @@ impl Prose {
         sentence.ends_with(['?', '\u{FF1F}']) || is_conditional(&sentence.to_lowercase())
     }
 
-    /// Where the sentence begins that goes on at a place, or ends there.
+    /// Returns the beginning of the sentence that continues at `place`, or ends there.
     fn sentence_of(&self, place: usize) -> usize {
         let mut next = None;
         for (at, c) in self.text[..place].char_indices().rev() {
@@ -275,7 +275,7 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '\''
 }
 
-/// Where a phrase stands in a text in lower case, bound to words.
+/// Finds the occurrences of a phrase in a lower-case text, at word boundaries.
 fn occurrences<'a>(text: &'a str, phrase: &'a str) -> impl Iterator<Item = Range<usize>> {
     let (stem, is_stem) = phrase.strip_suffix('*').map_or((phrase, false), |stem| (stem, true));
     text.match_indices(stem).filter_map(move |(at, stem)| {
@@ -306,7 +306,7 @@ fn is_afterwards(sentence: &str) -> bool {
     AFTERWARDS.iter().any(|phrase| occurrences(sentence, phrase).next().map(|at| at.start) == begin && begin.is_some())
 }
 
-/// Where a place of a text in lower case is in the text: another case may take more or fewer bytes.
+/// Converts an offset in the lower-case text to an offset in `text`: another case may take more or fewer bytes.
 fn in_text(text: &str, place: usize) -> usize {
     let mut lower = 0;
     let before = text.char_indices().find(|(_, c)| {
@@ -342,7 +342,7 @@ pub(crate) const fn byte_set(bytes: &[u8]) -> [bool; 256] {
     table
 }
 
-/// What ends a quotation that a character begins; none when it begins none.
+/// Returns the characters that end a quotation that `c` begins; none if `c` begins none.
 pub(crate) fn closing(c: char) -> Option<&'static [char]> {
     match c {
         '"' => Some(&['"']),
@@ -355,7 +355,7 @@ pub(crate) fn closing(c: char) -> Option<&'static [char]> {
     }
 }
 
-/// Where a quotation ends that begins with a character of a line.
+/// Finds the end of the quotation that begins with the character `c` of a line.
 fn end_of(line: &str, at: usize, c: char, ends: &[char]) -> Option<usize> {
     let rest = &line[at + c.len_utf8()..];
     let is_end = |(at, found): (usize, char)| {

@@ -19,7 +19,7 @@ pub enum Status {
     Terminate,
 }
 
-/// What a model says about going on.
+/// Statement of a model about another step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Signal {
     /// Go on, or not. A word that we do not know means not.
@@ -28,15 +28,15 @@ pub struct Signal {
     pub word: String,
     /// Reason that the model gives.
     pub reason: String,
-    /// How sure the model is, 0 to 1.
+    /// Confidence of the model, from 0 to 1.
     pub confidence: Option<f64>,
-    /// What the model means to do next.
+    /// Next action that the model intends.
     pub next_action: Option<NextAction>,
-    /// How far the work is.
+    /// Progress that the model reports.
     pub progress: Option<Progress>,
 }
 
-/// What a model means to do next.
+/// Next action that a model intends.
 #[derive(Debug, Clone, PartialEq, Deserialize, Default)]
 #[serde(default)]
 pub struct NextAction {
@@ -73,11 +73,11 @@ impl Signal {
 /// A reply, split into text, signal and calls.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reading {
-    /// What the user reads.
+    /// Text that the user reads.
     pub visible: String,
-    /// Where in it the model speaks after its last thought, in bytes.
+    /// Offset in `visible`, in bytes, of the text after the last thought.
     pub spoken_from: usize,
-    /// What the model thought within its text, between tags.
+    /// Thoughts of the model within its text, between tags.
     pub thought: String,
     /// The signal; none where the reply has none.
     pub signal: Option<Signal>,
@@ -92,7 +92,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// What the model says, without a thought that came before it.
+    /// Returns the visible text, without a thought that came before it.
     pub fn spoken(&self) -> &str {
         self.visible.get(self.spoken_from..).unwrap_or(&self.visible)
     }
@@ -164,7 +164,7 @@ fn signal_of(value: &Value, envelope: &Value) -> Option<Signal> {
     })
 }
 
-/// How sure a model is: a part of one, or of a hundred.
+/// Parses the confidence of a model: a fraction of one, a percentage, or `high`, `medium` or `low`.
 fn confidence(value: &Value) -> Option<f64> {
     if let Some(word) = value.as_str() {
         match word.trim().to_ascii_lowercase().as_str() {

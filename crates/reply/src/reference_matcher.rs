@@ -130,14 +130,14 @@ fn is_of_word(c: char) -> bool {
     c.is_alphanumeric() || c == '\''
 }
 
-/// Where a phrase ends that begins at a place, bound to words.
+/// Returns the end of the phrase that begins at a place, at word boundaries.
 fn phrase_at(text: &str, at: usize, phrase: &str) -> Option<usize> {
     let rest = text[at..].strip_prefix(phrase.trim_end_matches('*'))?;
     let is_bound = phrase.ends_with('*') || !rest.starts_with(is_of_word);
     (is_bound && !text[..at].ends_with(is_of_word)).then_some(text.len() - rest.len())
 }
 
-/// Where a phrase begins and ends.
+/// Finds the beginning and the end of each occurrence of a phrase.
 fn places(text: &str, phrase: &str) -> Vec<(usize, usize)> {
     text.char_indices().filter_map(|(at, _)| Some((at, phrase_at(text, at, phrase)?))).collect()
 }
@@ -298,7 +298,7 @@ fn replies() -> impl Strategy<Value = String> {
     pieces.prop_map(|pieces| pieces.concat())
 }
 
-/// What comes between words.
+/// Separators between phrases of generated texts.
 const BETWEEN: &[&str] = &[
     " ",
     " ",

@@ -60,8 +60,8 @@ pub fn envelope() -> Value {
     })
 }
 
-/// What is sent as `response_format` to models with structured output. Not strict: arguments of a next action may be
-/// any object. Without `tool_calls`: such models are offered their tools natively.
+/// Returns the `response_format` for models with structured output. Not strict: arguments of a next action may be any
+/// object. Without `tool_calls`: such models are offered their tools natively.
 pub fn response_format() -> Json {
     static FORMAT: LazyLock<Json> = LazyLock::new(|| {
         let mut schema = envelope();

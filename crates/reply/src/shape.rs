@@ -2,7 +2,7 @@
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// What matches of a pattern may hold: it may be too much, never too little.
+/// Upper bound of the words and line ends that matches of a pattern may contain.
 #[allow(clippy::struct_excessive_bools, reason = "five independent things that may be so")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Shape {

@@ -53,13 +53,13 @@ pub struct Splitter {
     thought: String,
     /// Bytes that were shown.
     shown: usize,
-    /// Where what the model says behind its thoughts begins.
+    /// Offset in the shown text, in bytes, of the text after the last thought; `usize::MAX` until such text comes.
     spoken_from: usize,
     /// Bytes that were read again.
     reread_bytes: usize,
 }
 
-/// What is left at a reply's end.
+/// Remaining output at the end of a reply.
 #[derive(Debug, Default, PartialEq)]
 pub struct Remainder {
     /// Text to be shown.
@@ -70,7 +70,7 @@ pub struct Remainder {
     pub signal: Option<ParsedSignal>,
     /// Tool calls in tags that were left out: the model's server should have read them. Nobody runs them.
     pub unread_calls: usize,
-    /// Where in the shown text the model speaks after its last thought, in bytes.
+    /// Offset in the shown text, in bytes, of the text after the last thought.
     pub spoken_from: usize,
 }
 
@@ -78,7 +78,7 @@ pub struct Remainder {
 enum State {
     #[default]
     Text,
-    /// What may be the beginning of a signal or a thought.
+    /// Possible beginning of a signal or a thought.
     Lead { raw: String, recogniser: Recogniser },
     /// An object that may be a signal.
     Object(Box<HeldObject>),
@@ -124,7 +124,7 @@ impl Splitter {
         out
     }
 
-    /// What of the model's thoughts has come since it was asked last.
+    /// Takes the thoughts of the model that were received since the last call.
     pub fn take_thought(&mut self) -> String {
         std::mem::take(&mut self.thought)
     }
@@ -207,7 +207,7 @@ impl Splitter {
         self.advance_lead(step, raw, recogniser, out);
     }
 
-    /// What came may begin something, as far as the recogniser knows.
+    /// Holds, releases or handles the text of a lead, as the recogniser says.
     fn advance_lead(&mut self, step: LeadProgress, raw: String, recogniser: Recogniser, out: &mut String) {
         match step {
             LeadProgress::Partial if raw.len() < LEAD_BYTES_MAX => self.state = State::Lead { raw, recogniser },

@@ -1,7 +1,7 @@
 //! Patterns that would have matched replies after which users had to write "go on".
 //!
-//! Of each reply only the last sentence counts. A sequence of words is proposed when replies end with it after which
-//! the user had to nudge, and no reply does after which nobody had to.
+//! Only the last sentence of each reply counts. A sequence of words is proposed if it is in the last sentence of a
+//! reply after which the user had to nudge, and in no last sentence of a reply after which nobody had to.
 
 use std::collections::{BTreeMap, BTreeSet};
 

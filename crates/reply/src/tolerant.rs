@@ -1,8 +1,8 @@
 //! Reads JSON as models write it: with other quotes, other words for null, too many or too few commas, comments, quotes
 //! that nobody escaped, or without an end.
 //!
-//! What is valid JSON is read by `serde_json` and by nothing else. The tolerant reader takes what a person would read,
-//! and says where the object ends, so that the text behind it is not lost.
+//! Valid JSON is read by `serde_json` and by nothing else. The tolerant reader takes the values that a person would
+//! read, and returns the end of the object, so that the text behind it is not lost.
 
 use serde_json::{Map, Number, Value};
 
@@ -11,7 +11,7 @@ const DEPTH_MAX: usize = 32;
 /// Bytes of a key.
 const KEY_BYTES_MAX: usize = 64;
 
-/// How the reading of an object ended.
+/// Reason why the reading of an object ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
     /// The object's own brace closed it.
@@ -419,8 +419,8 @@ fn key_at(text: &str) -> KeyAt<'_> {
     }
 }
 
-/// What an escape stands for, and its bytes; what is no valid escape stands for itself. None where the text ends within
-/// it.
+/// Decodes an escape, and returns its text and its length in bytes; an invalid escape stands for itself. None if the
+/// text ends within the escape.
 fn unescape(text: &str) -> Option<(String, usize)> {
     let c = text[1..].chars().next()?;
     let simple = match c {

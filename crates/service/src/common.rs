@@ -17,13 +17,13 @@ const OTLP_PROTOCOL: &str = "OTEL_EXPORTER_OTLP_PROTOCOL";
 /// The settings that every process reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommonSettings {
-    /// How NATS is reached.
+    /// Settings of the connection to NATS.
     pub nats: NatsConfig,
     /// Export of logs, traces and metrics.
     pub telemetry: TelemetryConfig,
     /// Listener of the health server.
     pub health: HealthConfig,
-    /// How long a service may take to hand back its work when it ends; 10 s unless set.
+    /// Time in which a service must hand back its work when it ends; 10 s unless set.
     pub drain_timeout: Duration,
 }
 

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::pace::{Pace, Rate};
 
-/// How far a client may be ahead of its pace, in time: half as many requests at once as it may send in a second.
+/// Burst of a client, in time at its rate: it may send half as many requests at once as in a second.
 const BURST: Duration = Duration::from_millis(500);
 /// Bytes of a request that count as one request more.
 const BYTES_PER_REQUEST: u32 = 64 << 10;
@@ -36,7 +36,8 @@ pub struct ConnectionLimits {
     pub bytes_max: usize,
     /// Connections without accepted credentials; at one more the oldest one is closed. 256.
     pub pending_max: usize,
-    /// Those from one address (IPv6: one /64 network); at one more the oldest one of it is closed. 64.
+    /// Connections without accepted credentials from one address (IPv6: one /64 network); at one more the oldest one of
+    /// it is closed. 64.
     pub pending_per_address_max: usize,
     /// Milliseconds until a connection must have shown valid credentials; 10 000.
     pub handshake_ms: u64,
@@ -80,7 +81,7 @@ impl ConnectionLimits {
         Arc::new(Pace::new(self.rate()))
     }
 
-    /// How fast the requests of one client are read.
+    /// Rate at which the requests of one client are read.
     fn rate(&self) -> Rate {
         let per_message = Duration::from_secs(1) / self.requests_per_s.max(1);
         Rate { per_message, bytes_per_message: BYTES_PER_REQUEST, burst: BURST.max(per_message) }
@@ -172,7 +173,7 @@ impl Drop for BookedBytes {
     }
 }
 
-/// Why a connection with valid credentials is refused.
+/// Reason why a connection with valid credentials is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionRefusal {
     /// Too many connections are open.
@@ -256,7 +257,7 @@ impl Connections {
         &self.inner.budget
     }
 
-    /// How many are open, and how many of them have no accepted credentials.
+    /// Number of open connections, and the number of them without accepted credentials.
     pub fn count(&self) -> (usize, usize) {
         let state = self.inner.lock();
         (state.open, state.pending.len())
@@ -329,13 +330,13 @@ impl Connection {
         self.protocol
     }
 
-    /// How fast its requests are read, those of all of its streams together, unless their sender has a pace of its own.
+    /// Rate limiter of its requests, over all of its streams, for requests whose sender has none of its own.
     pub fn pace(&self) -> &Arc<Pace> {
         &self.pace
     }
 
-    /// How fast requests with bad credentials are answered. It is apart from [`Connection::pace`]: behind a proxy,
-    /// others share the connection with who guesses.
+    /// Rate limiter of the answers to requests with bad credentials. It is apart from [`Connection::pace`]: behind a
+    /// proxy, other clients share the connection with one that guesses credentials.
     pub fn refusals(&self) -> &Pace {
         &self.refusals
     }

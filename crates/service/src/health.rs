@@ -1,4 +1,4 @@
-//! What an operator asks a process: `/healthz`, `/readyz` and `/metrics` over HTTP.
+//! HTTP endpoints for operators: `/healthz`, `/readyz` and `/metrics`.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::connections::{ConnectionLimits, Connections};
 use crate::http::{HttpVersion, Server};
 use crate::tasks::Tasks;
 
-/// How long open requests may take at the end.
+/// Time in which open requests must finish at the end.
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// Limits of its connections: nobody shows credentials here, so each connection is pending and ends with its time.
@@ -36,7 +36,7 @@ const CONNECTIONS: ConnectionLimits = ConnectionLimits {
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "health")]
 pub struct HealthConfig {
-    /// Where to listen; nowhere when absent. Port 0 takes a free one.
+    /// Address to listen on; no listener if absent. Port 0 takes a free one.
     pub listen: Option<SocketAddr>,
 }
 
@@ -96,7 +96,7 @@ impl Readiness {
     }
 }
 
-/// Why there is no health server.
+/// Reason why the health server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[error("health.listen {listen} cannot be used: {source}")]
 pub struct HealthError {

@@ -31,7 +31,7 @@ use crate::tls::Tls;
 
 /// The pauses after accepting failed.
 const ACCEPT: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
-/// How long a connection that must close may take to finish its answer.
+/// Time in which a connection that must close may finish its answer.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
 /// Bytes that hyper buffers for the head of an HTTP/1 request.
 const HEAD_BYTES_MAX: usize = 32 << 10;
@@ -46,7 +46,7 @@ const SEND_BYTES_MAX: usize = 256 << 10;
 /// Bytes that TLS takes of an idle connection, as measured by `tests/suite/idle_memory.rs` of the edge, with a margin.
 pub const TLS_BYTES: usize = 16 << 10;
 
-/// Where connections come from.
+/// Source of incoming connections.
 pub trait Accept: Send + 'static {
     /// Waits for the next connection.
     fn accept(&mut self) -> impl Future<Output = io::Result<(TcpStream, SocketAddr)>> + Send;
@@ -65,7 +65,7 @@ pub struct Server {
     pub name: &'static str,
     /// Version of HTTP that it serves.
     pub protocol: HttpVersion,
-    /// What answers. Requests carry their [`Arc<Connection>`] as an extension.
+    /// Router of its requests, which carry their [`Arc<Connection>`] as an extension.
     pub router: Router,
     /// Its certificate; none for a listener without TLS.
     pub tls: Option<Tls>,
@@ -133,13 +133,13 @@ impl Server {
     }
 }
 
-/// What serves one connection.
+/// Router and limits of one served connection.
 struct Session {
     router: Router,
     connection: Arc<Connection>,
     /// Time without a request, and for the head of one.
     keep_alive: Duration,
-    /// When the connection must have shown valid credentials.
+    /// Time by which the connection must have shown valid credentials.
     deadline: Instant,
     ending: CancellationToken,
 }

@@ -1,6 +1,6 @@
 //! The versions of HTTP that a listener may speak.
 
-/// What a listener speaks.
+/// Version of HTTP that a listener serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpVersion {
     /// HTTP/1.1, with upgrades to WebSocket.

@@ -1,4 +1,4 @@
-//! What runs a process: its start, readiness, health server, connections, TLS, tasks, reloading and shutdown.
+//! Common parts of every process: start, readiness, health server, connections, TLS, tasks, reloading and shutdown.
 
 pub mod clock;
 pub mod common;

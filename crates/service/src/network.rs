@@ -1,4 +1,4 @@
-//! Which addresses lie in networks that are nobody else's business.
+//! Tells addresses of the public internet from those of private and reserved networks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,19 +1,19 @@
-//! How fast one peer is read: reading costs a processor. What is not read yet waits at the peer's side; requests that
-//! came by several streams at once wait here, as many as the peer may have open.
+//! Limits the rate at which the requests of one peer are read, because reading costs CPU time. Requests that are not
+//! read yet wait at the peer; requests of several streams wait here, as many as the peer may have open.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// A pace in the long run, and what may go before it at once.
+/// Long-term rate, and the burst that may exceed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     /// Time that one message takes.
     pub per_message: Duration,
-    /// So many bytes count as one more message; more than 0.
+    /// Number of bytes that count as one more message; more than 0.
     pub bytes_per_message: u32,
-    /// Time that a peer may be ahead of the pace.
+    /// Time that a peer may be ahead of the rate.
     pub burst: Duration,
 }
 
@@ -30,7 +30,7 @@ impl Rate {
 #[derive(Debug)]
 pub struct Pace {
     rate: Rate,
-    /// When all that was read so far would have been read at the pace of the long run.
+    /// Time at which all requests read so far would have been read at the long-term rate.
     due: Mutex<Instant>,
     /// Held by the request whose turn is next.
     turns: tokio::sync::Mutex<()>,

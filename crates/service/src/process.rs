@@ -1,4 +1,4 @@
-//! What the `main` of every service does, as one checklist.
+//! Steps of the `main` of every service, as one checklist.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const PING_EVERY: Duration = Duration::from_secs(2);
 /// Pauses between two tries to reach NATS at the start.
 const CONNECT: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(4));
 
-/// How long a look at the bus may still take at the end.
+/// Timeout of a look at the bus while the process ends.
 const WATCH_END_MAX: Duration = Duration::from_secs(1);
 
 /// A started service: when it can work, and how it ends.

@@ -1,4 +1,4 @@
-//! What was read from files, and is read again when they change, without a restart.
+//! Values that are read from files, and read again when the files change, without a restart.
 //!
 //! The files are looked at every two seconds; nothing is subscribed to. Notifications of the kernel are lost on network
 //! and overlay file systems, and a watch of a file follows it to where a `ConfigMap`'s exchanged link no longer points;
@@ -38,25 +38,25 @@ pub struct Reload<T> {
 
 #[derive(Default)]
 struct State {
-    /// What was read last, whether or not it could be used.
+    /// Marks of the last reading, also if it could not be used.
     tried: Marks,
-    /// What was read for what is in use.
+    /// Marks of the reading that is in use.
     good: Marks,
     /// A change that may not be over, and how often it was looked at.
     unsettled: Option<(Marks, u32)>,
     broken: bool,
 }
 
-/// What a look came to.
+/// Result of a look at the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look {
     /// Nothing changed since the last reading.
     Unchanged,
     /// A file changed while it was read.
     Unsettled,
-    /// What is there now is in use.
+    /// The files changed, and their new values are in use.
     Taken,
-    /// What is there now cannot be used, and why; the last good reading stays in use.
+    /// The files changed but cannot be used, for the given reason; the last good reading stays in use.
     Broken(String),
 }
 
@@ -76,13 +76,13 @@ impl<T: Send + Sync + 'static> Reload<T> {
         Ok(Arc::new(Self { part, read: Some(Box::new(read)), current, state: Mutex::new(state), readiness }))
     }
 
-    /// What is in no file, and so never changes.
+    /// Wraps a value that is in no file, and so never changes.
     pub fn fixed(part: &'static str, value: T) -> Arc<Self> {
         let (current, state) = (RwLock::new(Arc::new(value)), Mutex::default());
         Arc::new(Self { part, read: None, current, state, readiness: Readiness::new(part) })
     }
 
-    /// What is in use.
+    /// Returns the value that is in use.
     pub fn get(&self) -> Arc<T> {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,4 +1,4 @@
-//! What this process says of itself when an operator asks the fleet.
+//! Status that this process reports when an operator asks the fleet.
 
 use bus::Bus;
 use bus::rpc::serve_until_cancelled;

@@ -54,7 +54,7 @@ impl Tasks {
         self.ending.clone()
     }
 
-    /// How many tasks run.
+    /// Number of running tasks.
     pub fn count(&self) -> usize {
         self.tracker.len()
     }

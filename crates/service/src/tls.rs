@@ -40,12 +40,12 @@ pub struct Tls {
 
 #[derive(Debug)]
 struct Files {
-    /// Where the files stand in the configuration.
+    /// Section of the configuration that names the files.
     section: &'static str,
     config: TlsConfig,
 }
 
-/// What the files hold.
+/// Contents of the certificate file and of the key file.
 #[derive(Clone, PartialEq, Eq)]
 struct Contents {
     certificate: Vec<u8>,

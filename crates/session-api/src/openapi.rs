@@ -8,7 +8,7 @@ use crate::method::Method;
 use crate::results::{event_data, reference, schemas};
 use crate::route::{Field, HttpVerb, ROUTES, Route};
 
-/// What the stream of a session has.
+/// Description of the event stream of a session.
 const EVENTS: &str = "Server-sent events: `id` is the `seq`, `event` the topic, and `data` the event, whose `data` \
     `x-event-data` describes by topic. `watch.failed` ends a stream that failed; its data are a `Problem`.";
 

@@ -19,7 +19,7 @@ use telemetry::trace::{FinishedSpan, SpanKind, Value};
 
 use crate::content::{self, Messages};
 
-/// What the commits of a turn need not contain.
+/// Facts that a turn's spans need and that its own commits may lack.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TurnFacts {
     /// Key of the agent in its configuration.

@@ -554,7 +554,7 @@ impl State {
     }
 }
 
-/// Whose calls used something.
+/// Source of usage that is added: the session itself or a child.
 #[derive(Clone, Copy)]
 enum Spender {
     /// The session, by its own model calls.

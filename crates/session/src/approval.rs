@@ -31,7 +31,7 @@ struct Rule {
     when: Option<Vec<(String, TextPattern)>>,
 }
 
-/// What holds for one call.
+/// Approval settings that apply to one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ApprovalRequest {
     pub(crate) approval: ApprovalPolicy,

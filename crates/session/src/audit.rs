@@ -11,7 +11,7 @@ use crate::Session;
 pub struct Audit {
     /// The state after the last slot that was folded.
     pub session: Session,
-    /// Where the fold and what was written disagree; empty when they never do.
+    /// Differences between the fold and the stored commits; empty if there are none.
     pub differs: Vec<Difference>,
 }
 
@@ -20,7 +20,8 @@ pub struct Audit {
 pub struct Difference {
     /// Slot of the commit in the log.
     pub slot: u64,
-    /// What differs: `phase`, `open`, `seq`, `control_seq`, `archived`, `log_start`, `snapshot` or `transcript`.
+    /// Name of the value that differs: `phase`, `open`, `seq`, `control_seq`, `archived`, `log_start`, `moved`,
+    /// `snapshot` or `transcript`.
     pub what: &'static str,
 }
 

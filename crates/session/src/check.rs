@@ -1,5 +1,5 @@
-//! What a command of a client must be. The edge asks before it sends one, so that a client gets the refusal at once;
-//! the loop asks again, since others may send commands too.
+//! Checks of client commands. The edge checks a command before it sends one, so that a client gets the refusal at once;
+//! the loop checks it again, since others may send commands too.
 
 use contract::ErrorCode;
 use contract::client_tool::{AnswerToolCall, ClientTool};
@@ -177,7 +177,7 @@ pub(crate) fn is_embeddable(replay: &ReasoningParts) -> bool {
     replay.parts.iter().all(|part| depth(part) <= JSON_DEPTH_MAX)
 }
 
-/// What is refused of a message's content.
+/// Checks the content of a message: text, size, number of parts and URLs of images.
 pub(crate) fn content(content: &Content, field: &str) -> Result<(), Refusal> {
     if content.is_empty() {
         return Err(refusal(ErrorCode::EmptyMessage, format!("`{field}` holds no text; write something")));

@@ -25,7 +25,7 @@ use crate::state::{Activity, CallStage, ClientToolSet, ParentCommand, Report, Ru
 pub struct OutboundCommand<T> {
     /// The session that receives the command.
     pub to: SessionKey,
-    /// What the command asks for.
+    /// Verb of the command, such as `start`.
     pub verb: Verb,
     /// Id of the command, the same each time it is sent.
     pub id: CommandId,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Clock {
     limit_ms: u64,
-    /// What one answer to a question grants.
+    /// Time that one answer to a question grants, in milliseconds.
     #[serde(default)]
     grant_ms: u64,
     used_ms: u64,
@@ -56,13 +56,13 @@ impl Clock {
         self.grant_ms = limit_ms;
     }
 
-    /// When the time is used up; never, while it stands.
+    /// Returns the time at which the limit is reached; none while the clock is stopped.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         let left = Duration::from_millis(self.limit_ms.saturating_sub(self.used_ms));
         self.running_since.map(|since| since.after(left))
     }
 
-    /// When the time would be used up if it ran from now on.
+    /// Returns the time at which the limit is reached; a stopped clock counts as started at `now`.
     pub(crate) fn deadline_from(&self, now: Timestamp) -> Timestamp {
         let left = Duration::from_millis(self.limit_ms.saturating_sub(self.used_ms));
         self.running_since.unwrap_or(now).after(left)

@@ -8,10 +8,10 @@ use reply::{Evidence, Intent, PatternError, PatternMatch, Patterns, Signal, Stat
 /// Characters of the sentence that decided, in a reason.
 const SENTENCE_CHARS_MAX: usize = 120;
 
-/// What is known of a reply when it is decided about.
+/// Facts about a reply, as input of [`decide`].
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
-    /// What the user reads.
+    /// Visible text of the reply after its last thought.
     pub text: &'a str,
     /// The model's own signal.
     pub signal: Option<&'a Signal>,
@@ -32,13 +32,13 @@ pub struct Facts<'a> {
 pub struct ContinuationVerdict {
     /// Whether another step follows.
     pub continues: bool,
-    /// What made the decision.
+    /// Rule, judge or limit that made the decision.
     pub source: DecisionSource,
     /// Reason for the decision, for people.
     pub reason: String,
-    /// What the loop says to the model at the start of that step.
+    /// Message of the loop to the model at the start of that step.
     pub nudge: Option<String>,
-    /// What was spent on it.
+    /// Tokens and cost of the judge; zero if no judge answered.
     pub spent: Spent,
     /// The limit that keeps the turn from the step that would follow.
     pub limit: Option<StopReason>,
@@ -82,7 +82,7 @@ pub enum Rule {
     Length,
     /// Without a signal there is no other step, where the agent requires one.
     Required,
-    /// What the text says, by patterns or in its own words.
+    /// Match of a pattern in the text, or the intent of its words.
     Text,
 }
 

@@ -1,4 +1,4 @@
-//! When the session next wants to be woken: one timer for all its deadlines, set lazily.
+//! Deadlines of a session: one timer for all of them, set lazily.
 
 use std::time::Duration;
 
@@ -43,16 +43,16 @@ impl State {
         Some(at)
     }
 
-    /// When the log is compacted, if no input comes before; none where that would save nothing. A turn keeps the log as
-    /// it is: workers and viewers read its commits.
-    /// The log has `slots` of it.
+    /// Returns the time at which the log is compacted if no input arrives before. `slots`: number of slots of the log.
+    /// None if the log has fewer than [`COMPACT_COMMITS_MIN`] commits, if the session is not alive, and during a turn,
+    /// since workers and viewers read the commits of the turn.
     pub(crate) fn compaction_due(&self, slots: u64, compact_after: Duration) -> Option<Timestamp> {
         let commits = slots - self.log_start.unwrap_or(0);
         let is_idle = self.life == Lifecycle::Alive && self.turn.is_none();
         (is_idle && commits >= COMPACT_COMMITS_MIN).then(|| self.active.max(self.touched).after(compact_after))
     }
 
-    /// When the session expires, if no command arrives before.
+    /// Returns the time at which the session expires if no command or result is handled before.
     pub(crate) fn idle_end(&self) -> Timestamp {
         self.touched.after(IDLE_MAX)
     }

@@ -16,7 +16,7 @@ pub enum SessionEffect {
     CallTool(CallAttempt),
     /// Remove the work item if it still waits, and notify the worker that runs it.
     Cancel {
-        /// Which try of which call.
+        /// Attempt of the call that is cancelled.
         call: CallAttempt,
         /// The tool; none for a model call.
         tool: Option<ToolName>,
@@ -25,7 +25,7 @@ pub enum SessionEffect {
     SetTimer {
         /// Number of this setting of the timer, from 1.
         number: u64,
-        /// When it is due.
+        /// Time at which the timer fires.
         at: Timestamp,
     },
     /// Publish the `start` of the child session that performs the call.
@@ -45,7 +45,7 @@ pub enum SessionEffect {
     },
 }
 
-/// What one event asks of the world.
+/// Returns the effects of one event.
 pub(crate) fn of(event: &Event) -> Vec<SessionEffect> {
     match event {
         Event::ModelCallOpened(opened) => {
@@ -188,7 +188,7 @@ pub(crate) fn outstanding(state: &State) -> Vec<SessionEffect> {
     effects
 }
 
-/// What starts the calls that are open, or calls one off whose text is still awaited.
+/// Returns the effects that start the open calls, or cancel an interrupted model call whose text is still awaited.
 fn call_effects(state: &State) -> Vec<SessionEffect> {
     let Some(turn) = &state.turn else { return Vec::new() };
     if let Some(model) = turn.open_model_call() {

@@ -1,4 +1,4 @@
-//! Which inputs are already folded: the last 1,024 by id.
+//! Inputs that are already folded: the last 1,024 by id.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -68,7 +68,7 @@ struct InputColumns {
 #[serde(untagged)]
 enum StoredInputs {
     Columns(InputColumns),
-    /// Of a fold below 12.
+    /// Written by a fold below 12.
     List(Vec<(InputRef, u64)>),
 }
 

@@ -19,9 +19,9 @@ pub struct Input {
     pub reference: InputRef,
     /// Sequence in the control stream, of a client command before which all others of the session are handled.
     pub control_seq: Option<u64>,
-    /// When the control stream stored that command by the server's clock.
+    /// Time at which the control stream stored that command, by the server's clock.
     pub control_at: Option<Timestamp>,
-    /// When the edge received it, of a client command.
+    /// Time at which the edge received the input, if it is a client command.
     pub sent: Option<Timestamp>,
     /// The sender, for the log.
     pub by: Option<String>,

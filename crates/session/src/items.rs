@@ -11,7 +11,7 @@ use crate::judge;
 use crate::state::{Activity, CallStage, RunsAt, State};
 use crate::transcript::Transcript;
 
-/// What a model is called for.
+/// Purpose of a model call.
 enum Purpose<'a> {
     Step,
     /// To sum up the turns before one.

@@ -4,6 +4,13 @@
 //! lists the effects that may not have been performed. Effects follow from events alone, so nothing can be performed
 //! that was not committed (I2). A session's transcript is built so that each tool call has exactly one result, in
 //! order (I3).
+//!
+//! # Layout
+//!
+//! - `decide` has a module for each kind of input, and `continuation` decides whether a turn takes another step.
+//! - `apply` folds events into `state`, and `effect` derives effects from them.
+//! - `transcript`, `items`, `prune` and `parts` build the request to a model.
+//! - `readable`, `audit` and `waits` show a session to people.
 
 mod apply;
 mod approval;
@@ -71,7 +78,7 @@ pub struct Session {
     transcript: Transcript,
 }
 
-/// Why this version may not decide on a log.
+/// Reason why this version may not decide on a log.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// A newer version wrote to it: its replicas take the inputs.
@@ -85,7 +92,7 @@ pub enum RestoreError {
     Snapshot(#[from] serde_json::Error),
 }
 
-/// What the composer is to be asked for a `configure`.
+/// Request to the composer for a `configure`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recompose {
     /// Id of the agent to compose for.
@@ -98,7 +105,7 @@ pub struct Recompose {
     pub continuation: Option<contract::command::ContinuationOverride>,
     /// All that the session says of its prompt and requests.
     pub ai_config: contract::AiConfig,
-    /// What it may use; all that the agent may where none is given.
+    /// Names of the tools that the session may use; all tools of the agent if none are given.
     pub tools: Option<Vec<String>>,
 }
 
@@ -202,7 +209,7 @@ impl Session {
         Ok(Self::replay(key, commits)?)
     }
 
-    /// Which session this is.
+    /// Returns the key of this session.
     pub fn key(&self) -> SessionKey {
         SessionKey { tenant: self.state.tenant().clone(), session: self.state.session().clone() }
     }
@@ -276,7 +283,7 @@ impl Session {
         self.state.control_seq
     }
 
-    /// What it is doing.
+    /// Returns the phase of the session.
     pub fn phase(&self) -> Phase {
         self.state.phase()
     }
@@ -305,7 +312,8 @@ impl Session {
         before.as_deref()?.parse().ok()
     }
 
-    /// What it waits for. Empty where it has ended, or where an orchestrator has the next step to take.
+    /// Lists everything that the session waits for. Empty if it has ended, or if an orchestrator has to take the next
+    /// step.
     pub fn waits(&self) -> Vec<Wait> {
         self.state.waits()
     }
@@ -315,7 +323,7 @@ impl Session {
         self.state.turns
     }
 
-    /// When the running turn began; none where no turn runs, or where an older version began it.
+    /// Returns the time at which the running turn began; none if no turn runs, or if an older version began it.
     pub fn turn_began(&self) -> Option<Timestamp> {
         let turn = self.state.turn.as_ref()?;
         (turn.started != Timestamp::default()).then_some(turn.started)
@@ -363,7 +371,8 @@ impl Session {
         }
     }
 
-    /// What must be composed before this is decided; none when it changes neither model nor prompt.
+    /// Returns the composer request that must be answered before this is decided; none if it changes neither model nor
+    /// prompt.
     pub fn recomposes(&self, configure: &contract::command::Configure) -> Option<Recompose> {
         let setup = self.state.setup.as_ref()?;
         let is_looked_up =
@@ -429,12 +438,12 @@ impl Session {
         self.state.summary()
     }
 
-    /// What waits for a person, with all of its arguments.
+    /// Lists the open gates, with complete arguments.
     pub fn gates(&self) -> Vec<contract::commit::OpenGate> {
         self.state.open_gates(usize::MAX, usize::MAX)
     }
 
-    /// What waits for a client, with all of its arguments.
+    /// Lists the open client calls, with complete arguments.
     pub fn client_calls(&self) -> Vec<contract::client_tool::OpenClientCall> {
         self.state.open_client_calls(usize::MAX, usize::MAX)
     }

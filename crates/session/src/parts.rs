@@ -1,4 +1,4 @@
-//! Which commits of the log hold parts of the transcript, so that later commits and work items need not repeat them.
+//! Commits of the log that hold parts of the transcript, so that later commits and work items need not repeat them.
 //!
 //! A part stays in the log when its page moves to the archive, as long as the transcript begins with it.
 

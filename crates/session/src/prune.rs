@@ -1,4 +1,4 @@
-//! What is left out when a transcript outgrows its model's window, and how large it is.
+//! Pruning of a transcript that outgrows its model's window, and the size of the transcript.
 
 use contract::Json;
 use contract::event::{ContextPruned, Event, Spent};
@@ -12,7 +12,7 @@ use crate::transcript::{MessageKind, MessagePosition, Transcript};
 
 /// A result that is cut must be this much longer than what is left of it.
 const WORTH_BYTES: usize = 512;
-/// What the model is asked to do with the turns that go.
+/// Instruction to the model to summarise the turns that are removed.
 const SUM_UP: &str = "Sum up the conversation so far for yourself: you will go on with the summary in its place. Keep \
                       what was asked, what was decided and why, what was done with which result, names, paths and \
                       numbers that are still needed, and what is open. Write plain text, no more than 500 words.";
@@ -34,7 +34,7 @@ impl Transcript {
         self.positions().any(|place| place.turn < turn)
     }
 
-    /// What to leave out so that the request of this step fits; none when it fits, or when nothing can be left out.
+    /// Plans the removals that make the request of this step fit; none if it fits, or if nothing can be removed.
     ///
     /// Results of older steps are cut first, then whole turns go, then replies of this turn with their results, then
     /// the last results are cut. The system prompt and the user messages of this turn always stay.
@@ -113,7 +113,7 @@ impl Transcript {
         set.into_iter().collect()
     }
 
-    /// What the model is asked for a summary of everything before a turn.
+    /// Returns the messages of a request to summarise everything before a turn.
     pub(crate) fn to_sum_up(&self, before: u32) -> Vec<Json> {
         let asked = Message::User { content: Content::Text(SUM_UP.to_owned()) };
         let older =

@@ -23,7 +23,7 @@ pub struct ReadableTurn {
     pub started: Timestamp,
     /// Messages of the turn, in order.
     pub messages: Vec<ReadableMessage>,
-    /// Why it ended; none while it runs.
+    /// Reason why the turn ended; none while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
 }
@@ -34,26 +34,26 @@ pub struct ReadableTurn {
 pub enum ReadableMessage {
     /// A message of the user.
     User {
-        /// When the loop took it in.
+        /// Time at which the loop accepted the message.
         time: Timestamp,
         /// Its text; the middle of a long one is left out.
         text: String,
-        /// How many images came with it.
+        /// Number of images in the message.
         #[serde(default)]
         images: usize,
     },
     /// A reply of the model.
     Assistant {
-        /// When it was whole.
+        /// Time at which the reply was complete.
         time: Timestamp,
         /// Number of the step in its turn, from 1.
         step: u32,
-        /// What people read of it; empty where it only calls tools.
+        /// Text of the reply for people; empty if the reply only calls tools.
         text: String,
         /// Whether it was cut off: the text is what had come.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         cut: bool,
-        /// What it had done.
+        /// Tool calls that the reply made.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ReadableCall>,
     },
@@ -77,7 +77,7 @@ pub struct ReadableCall {
     /// None while it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// What the model read; the middle of a long one is left out.
+    /// Result that the model read; the middle of a long one is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
 }
@@ -100,7 +100,7 @@ struct Reader {
     waiting: Vec<(CommandId, bool, ReadableMessage)>,
     /// Whether the running turn is at its last step, which messages do not reach.
     is_last_step: bool,
-    /// Where a call stands.
+    /// Position of each call by its id: indices of its turn, its message and the call in the message.
     calls: BTreeMap<String, (usize, usize, usize)>,
 }
 

@@ -1,4 +1,4 @@
-//! What keeps a turn from going on for ever: counts, and what was seen before.
+//! Guard against endless turns: counters, and hashes of earlier calls, texts and results.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 /// Hexadecimal digits of a hash that tell one text from another within a turn.
 const DIGITS: usize = 20;
 
-/// What stands for a text, written as hexadecimal digits. Each decision copies those of the turn, so it is no `String`.
+/// Hash of a text, written as hexadecimal digits. Each decision copies the hashes of the turn, so it is no `String`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Digest(u128);
 
@@ -40,11 +40,11 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// What was counted within a turn.
+/// Counters and hashes of one turn.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct RepetitionGuard {
     tool_calls: u32,
-    /// How often each call was made, by tool and arguments.
+    /// Number of times that each call was made, by hash of tool and arguments.
     calls: BTreeMap<Digest, u32>,
     /// Texts and results that came.
     seen: BTreeSet<Digest>,
@@ -52,7 +52,7 @@ pub(crate) struct RepetitionGuard {
     fresh: bool,
     /// Steps in a row that brought nothing new.
     stale: u32,
-    /// How often a person granted as much again, by limit.
+    /// Number of times that a person granted as much again, by limit.
     granted: BTreeMap<String, u32>,
 }
 
@@ -70,7 +70,7 @@ impl RepetitionGuard {
         self.tool_calls = self.tool_calls.saturating_add(tool_calls);
     }
 
-    /// What is left of the limits that are shared with children.
+    /// Returns the remainder of the limits that are shared with children.
     pub(crate) fn left(&self, settings: &ContinuationSettings, spent: Spent) -> Budget {
         let Limits { tokens, cost_usd, tool_calls, .. } = settings.limits;
         let times = |limit| self.times(limit);
@@ -98,7 +98,7 @@ impl RepetitionGuard {
         self.fresh = false;
     }
 
-    /// How often a person was asked.
+    /// Returns the number of questions to a person that granted more.
     pub(crate) fn asked(&self) -> u32 {
         self.granted.values().sum()
     }

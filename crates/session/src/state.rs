@@ -36,8 +36,8 @@ pub(crate) struct State {
     pub(crate) seq: u64,
     /// Stream sequence of the last client command handled.
     pub(crate) control_seq: u64,
-    /// When the control stream stored that command by the server's clock; `None` if an older version handled it.
-    /// Sequences are unique only until the stream is created again, and this time shows whether it was.
+    /// Time at which the control stream stored that command, by the server's clock; `None` if an older version handled
+    /// it. Sequences are unique only until the stream is created again, and this time shows whether it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) control_at: Option<Timestamp>,
     /// Id of the last commit that was applied; empty before the first.
@@ -64,9 +64,9 @@ pub(crate) struct State {
     pub(crate) title: String,
     pub(crate) started: Timestamp,
     pub(crate) updated: Timestamp,
-    /// When anybody last wanted something of it.
+    /// Time of the last handled input other than a timer, or of the import of the session.
     pub(crate) touched: Timestamp,
-    /// When an input other than the timer last came, or a turn ended.
+    /// Time of the last input other than a timer, handled or refused, or of the end of the last turn.
     #[serde(default)]
     pub(crate) active: Timestamp,
     /// Tokens and money that it used, with the sessions below it.
@@ -119,7 +119,7 @@ pub(crate) struct ParentCommand {
     pub(crate) verb: Verb,
 }
 
-/// What a child's parent gets for its call.
+/// Result of a child for the call of its parent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) parent: Box<Parent>,

@@ -12,12 +12,12 @@ const BYTES_PER_TOKEN_MAX: u64 = 12;
 pub(crate) struct TokenBudget {
     /// There must not be more.
     pub(crate) most: u64,
-    /// When something is left out, then so much that this is reached: the next step should not need it again.
+    /// Target if something is left out, so that the next step need not leave out more.
     pub(crate) wanted: u64,
 }
 
 impl TokenBudget {
-    /// What a window leaves when the reply has its place.
+    /// Returns the budget of a context window, less the share of the reply.
     pub(crate) fn of(window: u64, max_output: Option<u64>) -> Self {
         let reply = max_output.unwrap_or(window / 4).min(window / 2);
         let most = window - reply;
@@ -29,7 +29,7 @@ impl TokenBudget {
     }
 }
 
-/// What a provider counted for how many bytes.
+/// Tokens that a provider counted for a number of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct TokenMeasurement {
     bytes: u64,

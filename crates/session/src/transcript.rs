@@ -29,7 +29,7 @@ pub(crate) struct Transcript {
     /// Positions of the messages. An older fold had none: [`Transcript::migrate_positions`].
     #[serde(default, rename = "places", skip_serializing_if = "Vec::is_empty")]
     positions: Vec<MessagePosition>,
-    /// Which of the messages, from the first one on, the log has in parts.
+    /// Parts in the log that hold the messages, from the first one on.
     #[serde(default, skip_serializing_if = "StoredParts::is_plain")]
     parts: StoredParts,
     /// The turn and step to which new messages belong.
@@ -44,12 +44,12 @@ pub(crate) struct Transcript {
     /// Bytes of the request that is open, or was last.
     #[serde(default)]
     sent: usize,
-    /// What the provider counted of a request.
+    /// Tokens that the provider counted for a request.
     #[serde(default)]
     pub(crate) measured: Option<TokenMeasurement>,
     /// Results of the last reply's calls, in their order.
     results: Vec<Expected>,
-    /// What the loop says at the start of the next step.
+    /// Message of the loop to the model at the start of the next step.
     nudge: Option<String>,
     /// User messages that have no place yet.
     waiting: Vec<UnplacedMessage>,
@@ -58,7 +58,7 @@ pub(crate) struct Transcript {
     is_last_step: bool,
 }
 
-/// Where a message stands.
+/// Turn and step of a message, and its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MessagePosition {
     /// Its turn; 0: before the first one.
@@ -80,7 +80,8 @@ pub(crate) enum MessageKind {
 }
 
 impl MessageKind {
-    /// That of a message from before the session began. Folds below 13 took all of them for messages of the user.
+    /// Returns the kind of a message from before the session began. Folds below 13 took all of them for messages of the
+    /// user.
     fn of(message: &Message) -> Self {
         match message {
             Message::System { .. } | Message::User { .. } => Self::User,
@@ -231,7 +232,7 @@ impl Transcript {
         self.messages.iter().skip(self.parts.messages()).map(|message| message.get().len()).sum()
     }
 
-    /// What is in no part yet, as the next part.
+    /// Returns the messages that are in no part yet, as the next part.
     pub(crate) fn next_part(&self) -> TranscriptPart {
         let stored = self.parts.messages().min(self.messages.len());
         TranscriptPart {
@@ -289,7 +290,7 @@ impl Transcript {
         Ok(())
     }
 
-    /// Which commits of the log hold parts.
+    /// Returns the parts that commits of the log hold.
     pub(crate) fn parts(&self) -> &StoredParts {
         &self.parts
     }
@@ -450,7 +451,7 @@ impl Transcript {
 
     /// Bytes of memory that it takes, about.
     pub(crate) fn weight(&self) -> usize {
-        /// What keeps one message besides its text.
+        /// Memory of one message besides its text, in bytes.
         const ENTRY_BYTES: usize = 64;
         let entries = self.messages.len() + self.results.len() + self.waiting.len() + 1;
         self.bytes().saturating_sub(self.tools + self.client_tools) + entries * ENTRY_BYTES

@@ -1,4 +1,4 @@
-//! What a session waits for, for people who ask why it does not move.
+//! Waits of a session, for people who ask why it does not move.
 
 use contract::Timestamp;
 use contract::client_tool::OpenClientCall;
@@ -19,7 +19,7 @@ pub enum Wait {
     User,
     /// For `resume`, since it was paused.
     Resume {
-        /// When it was paused.
+        /// Time at which the session was paused.
         since: Option<Timestamp>,
     },
     /// For the answer of a person.
@@ -29,7 +29,7 @@ pub enum Wait {
     ModelCall {
         /// Id of the call.
         call: CallId,
-        /// Which attempt of it, from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
         /// Id of the model that is asked.
         model: String,
@@ -37,7 +37,7 @@ pub enum Wait {
         purpose: &'static str,
         /// The slot of the log that opened it.
         slot: u64,
-        /// When the loop gives it up.
+        /// Time at which the loop gives up the call.
         deadline: Timestamp,
     },
     /// For the time of the next attempt of a model call.
@@ -46,32 +46,32 @@ pub enum Wait {
         call: CallId,
         /// The attempt that failed.
         attempt: u32,
-        /// When the next attempt begins.
+        /// Time at which the next attempt begins.
         at: Timestamp,
     },
     /// For an executor and a tool, or for a child session.
     ToolCall {
         /// Id of the call.
         call: CallId,
-        /// Which attempt of it, from 1.
+        /// Number of the attempt, from 1.
         attempt: u32,
         /// The tool that is called.
         tool: ToolName,
-        /// What a repetition of the call would do.
+        /// Effect class of the tool: the consequence of a second execution.
         effect: EffectClass,
         /// The session that performs it; none of a tool.
         #[serde(skip_serializing_if = "Option::is_none")]
         child: Option<SessionId>,
         /// The slot of the log that opened it.
         slot: u64,
-        /// When the loop gives it up, unless it shows progress.
+        /// Time at which the loop gives up the call, unless it reports progress.
         deadline: Timestamp,
     },
     /// For the answer of a client.
     ClientCall(OpenClientCall),
     /// For other calls of the same reply, before these calls begin.
     PendingCalls {
-        /// How many of them there are.
+        /// Number of calls that have not begun.
         count: usize,
     },
 }
@@ -96,7 +96,8 @@ fn serialize_gate<S: Serializer>(gate: &OpenGate, serializer: S) -> Result<S::Ok
 }
 
 impl State {
-    /// What the session waits for. Empty where it has ended, or where an orchestrator has the next step to take.
+    /// Lists everything that the session waits for. Empty if it has ended, or if an orchestrator has to take the next
+    /// step.
     pub(crate) fn waits(&self) -> Vec<Wait> {
         if self.life != Lifecycle::Alive {
             return Vec::new();

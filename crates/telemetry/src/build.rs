@@ -1,4 +1,4 @@
-//! Which build this process runs, for its logs and metrics.
+//! Version and commit of the build that this process runs, for its logs and metrics.
 
 use std::sync::OnceLock;
 

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How logs are written and where traces go.
+/// Format of logs, and export of traces and metrics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "telemetry")]
 pub struct TelemetryConfig {
-    /// How a line of log looks.
+    /// Format of a log line.
     pub log: LogFormat,
-    /// Which lines: directives of `tracing_subscriber::EnvFilter`, such as `info,bus=debug`.
+    /// Filter of log lines: directives of `tracing_subscriber::EnvFilter`, such as `info,bus=debug`.
     pub filter: String,
     /// The collector that takes traces and metrics by OTLP; nothing is sent where none is given.
     pub otlp_endpoint: Option<String>,
@@ -41,7 +41,7 @@ impl Default for TelemetryConfig {
     }
 }
 
-/// How spans and metrics reach the collector.
+/// Protocol by which spans and metrics reach the collector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum OtlpProtocol {
@@ -52,7 +52,7 @@ pub enum OtlpProtocol {
     Http,
 }
 
-/// How a line of log looks.
+/// Format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {

@@ -1,6 +1,6 @@
-//! Why telemetry could not be set up.
+//! Errors of setting up telemetry.
 
-/// Why telemetry could not be set up.
+/// Reason why telemetry cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The filter cannot be read: correct `telemetry.filter`.
@@ -8,7 +8,7 @@ pub enum TelemetryError {
     Filter {
         /// The filter as it was configured.
         filter: String,
-        /// What is wrong with it.
+        /// Description of the mistake in the filter.
         source: tracing_subscriber::filter::ParseError,
     },
     /// The collector's address cannot be used: correct `telemetry.otlp_endpoint`.
@@ -16,7 +16,7 @@ pub enum TelemetryError {
     Endpoint {
         /// The endpoint as it was configured.
         endpoint: String,
-        /// What is wrong with it.
+        /// Reason why the endpoint cannot be used.
         reason: String,
     },
     /// The certificate of the collector's authority cannot be read: correct `telemetry.otlp_ca_file`.
@@ -24,7 +24,7 @@ pub enum TelemetryError {
     CaFile {
         /// The file as it was configured.
         path: String,
-        /// Why it cannot be read.
+        /// Reason why the file cannot be read.
         reason: String,
     },
     /// The share is not between 0 and 1: correct `telemetry.sample_ratio`.

@@ -8,7 +8,7 @@ use opentelemetry_otlp::{ExporterBuildError, MetricExporter, SpanExporter, WithE
 use crate::config::{OtlpProtocol, TelemetryConfig};
 use crate::error::TelemetryError;
 
-/// How long one export may take.
+/// Timeout of one export.
 const EXPORT_MAX: Duration = Duration::from_secs(5);
 
 /// The exporter of spans to `endpoint`.

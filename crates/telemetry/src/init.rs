@@ -31,10 +31,10 @@ const SPANS_EVERY: Duration = Duration::from_secs(1);
 const SPANS_MAX: usize = 16_384;
 /// Pause between exports of metrics.
 const METRICS_EVERY: Duration = Duration::from_secs(15);
-/// How long the flush at the end may take; a collector that hangs must not keep a process.
+/// Timeout of the flush at the end; a collector that hangs must not keep a process.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(3);
 
-/// What must be flushed at the end.
+/// Providers of traces and metrics that must be flushed at the end.
 #[derive(Debug)]
 pub struct Telemetry {
     traces: Option<SdkTracerProvider>,
@@ -179,7 +179,7 @@ fn provider(exporter: impl SpanExporter + 'static, ratio: f64, resource: Resourc
     (provider, processor)
 }
 
-/// Where our spans come from, and the conventions that their attributes follow.
+/// Instrumentation scope of our spans, with the schema that their attributes follow.
 fn scope() -> InstrumentationScope {
     InstrumentationScope::builder("ailoop")
         .with_version(env!("CARGO_PKG_VERSION"))
@@ -318,7 +318,7 @@ mod tests {
         assert_eq!(collected(0.0, one).len(), 0);
     }
 
-    /// What a JSON layer writes.
+    /// Lines that a JSON layer writes.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<u8>>>);
 

@@ -218,7 +218,7 @@ pub fn start(build: BuildInfo, queues: &[&str]) {
     });
 }
 
-/// What a queue holds now, and who takes from it.
+/// Items that a queue holds now, and the workers' requests for them.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueLevel {
     /// Items that no worker holds.
@@ -231,7 +231,7 @@ pub struct QueueLevel {
     pub pullers: u64,
 }
 
-/// What a queue holds now.
+/// Records the present level of a queue.
 pub fn queue(name: &str, level: QueueLevel) {
     with(|m| {
         let labels = [label(names::QUEUE, name)];
@@ -242,7 +242,7 @@ pub fn queue(name: &str, level: QueueLevel) {
     });
 }
 
-/// How many items run at this worker, of how many at most.
+/// Records the number of items that run at this worker, and their maximum.
 pub fn work(queue: &str, running: usize, max: usize) {
     with(|m| {
         let labels = [label(names::QUEUE, queue)];
@@ -282,7 +282,8 @@ pub fn breaker(provider: &str, model: &str, is_open: bool) {
     with(|m| m.breaker_open.record(u64::from(is_open), &labels()));
 }
 
-/// Which part of a budget was spent, 0 to 1 and above. `budget` is its name within the tenant, such as `day` or `day.e`.
+/// Records the spent fraction of a budget: 0 to 1, and above when it is exceeded. `budget` is its name within the
+/// tenant, such as `day` or `day.e`.
 pub fn budget(tenant: &str, budget: &str, spent: f64) {
     let labels = || [bounded(names::TENANT, tenant), bounded(names::BUDGET, budget)];
     with(|m| m.budget_spent.record(spent, &labels()));
@@ -308,7 +309,7 @@ pub fn session_ended(reason: &str) {
     with(|m| m.sessions_ended.add(1, &[label(names::REASON, reason)]));
 }
 
-/// Whose turn it is: an agent of `agents.yaml` and a model of `models.yaml`.
+/// Agent of `agents.yaml` and model of `models.yaml` of a turn, as labels.
 #[derive(Debug, Clone, Copy)]
 pub struct Who<'a> {
     /// Key of the agent in `agents.yaml`.
@@ -324,7 +325,7 @@ impl Who<'_> {
     }
 }
 
-/// How long a turn took, from its beginning in the log to its end.
+/// Records the time of a turn, from its beginning in the log to its end.
 pub fn turn_duration(who: Who<'_>, stop_reason: &str, took: Duration) {
     with(|m| m.turn_duration.record(took.as_secs_f64(), &who.labels([(names::REASON, stop_reason)])));
 }
@@ -384,7 +385,7 @@ pub fn refused_commit() {
     with(|m| m.commits_refused.add(1, &[]));
 }
 
-/// How long an item waited for its first delivery.
+/// Records the time that an item waited for its first delivery.
 pub fn queue_wait(queue: &str, wait: Duration) {
     with(|m| m.queue_wait.record(wait.as_secs_f64(), &[label(names::QUEUE, queue)]));
 }
@@ -394,17 +395,17 @@ pub fn dead_letter(queue: &str) {
     with(|m| m.dead_letters.add(1, &[label(names::QUEUE, queue)]));
 }
 
-/// How long one `decide` took.
+/// Records the time of one `decide`.
 pub fn decide_duration(took: Duration) {
     with(|m| m.decide.record(took.as_secs_f64(), &[]));
 }
 
-/// How long one composition took.
+/// Records the time of one composition.
 pub fn compose_duration(took: Duration) {
     with(|m| m.compose.record(took.as_secs_f64(), &[]));
 }
 
-/// How long one model call took; `error` is a stable code where it failed.
+/// Records the time of one model call; `error` is a stable code if it failed.
 pub fn chat(provider: &str, model: &str, took: Duration, error: Option<&str>) {
     with(|m| {
         let mut labels = vec![label(attr::PROVIDER, provider), bounded(attr::MODEL, model)];
@@ -413,13 +414,13 @@ pub fn chat(provider: &str, model: &str, took: Duration, error: Option<&str>) {
     });
 }
 
-/// How long a model call took to its first chunk.
+/// Records the time from a model call to its first chunk.
 pub fn first_chunk(provider: &str, model: &str, took: Duration) {
     let labels = || [label(attr::PROVIDER, provider), bounded(attr::MODEL, model)];
     with(|m| m.first_chunk.record(took.as_secs_f64(), &labels()));
 }
 
-/// What a model call cost in US dollars.
+/// Adds the cost of a model call in US dollars.
 pub fn model_cost(provider: &str, model: &str, usd: f64) {
     with(|m| m.model_cost.add(usd, &[label(attr::PROVIDER, provider), bounded(attr::MODEL, model)]));
 }
@@ -441,7 +442,7 @@ pub fn tokens(model: &str, input: u64, output: u64, cached: u64, reasoning: u64)
     });
 }
 
-/// How long one tool call took, and what became of it.
+/// Records the time of one tool call, with its outcome.
 pub fn tool(name: &str, outcome: &str, took: Duration) {
     let labels = || [bounded(attr::TOOL, name), label(names::OUTCOME, outcome)];
     with(|m| m.tool.record(took.as_secs_f64(), &labels()));

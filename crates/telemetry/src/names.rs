@@ -31,7 +31,7 @@ pub mod span {
 
 /// Names of span attributes.
 pub mod attr {
-    /// What the span does, in the words of the `GenAI` conventions.
+    /// Operation of the span, in the words of the `GenAI` conventions.
     pub const OPERATION: &str = "gen_ai.operation.name";
     /// Id of the session, without its tenant.
     pub const CONVERSATION: &str = "gen_ai.conversation.id";
@@ -47,7 +47,7 @@ pub mod attr {
     pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
     /// Id of the reply: our id of the call.
     pub const RESPONSE_ID: &str = "gen_ai.response.id";
-    /// Why the reply ended: a list with one reason.
+    /// Reason why the reply ended, as a list with one entry.
     pub const FINISH_REASON: &str = "gen_ai.response.finish_reasons";
     /// Seconds to the first chunk.
     pub const FIRST_CHUNK: &str = "gen_ai.response.time_to_first_chunk";
@@ -55,9 +55,9 @@ pub mod attr {
     pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
     /// Tokens of the reply.
     pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
-    /// Of the input, those that the provider had cached.
+    /// Tokens of the request that the provider had cached.
     pub const CACHED_TOKENS: &str = "gen_ai.usage.cache_read.input_tokens";
-    /// Of the output, those of reasoning.
+    /// Tokens of the reply that are reasoning.
     pub const REASONING_TOKENS: &str = "gen_ai.usage.reasoning.output_tokens";
     /// Name of the called tool.
     pub const TOOL: &str = "gen_ai.tool.name";
@@ -89,15 +89,15 @@ pub mod attr {
     pub const STEP: &str = "ailoop.step";
     /// The model or tool call.
     pub const CALL: &str = "ailoop.call";
-    /// Which attempt of the call, from 1.
+    /// Number of the attempt of the call, from 1.
     pub const ATTEMPT: &str = "ailoop.attempt";
-    /// Which delivery of the attempt to a worker, from 1.
+    /// Number of the delivery of the attempt to a worker, from 1.
     pub const DELIVERY: &str = "ailoop.delivery";
-    /// What a model call is for, where it is not a step of the turn: `summary` or `judge`.
+    /// Purpose of a model call that is not a step of the turn: `summary` or `judge`.
     pub const PURPOSE: &str = "ailoop.purpose";
     /// Milliseconds from the request to the end of the reply, without the time in the queue.
     pub const LATENCY_MS: &str = "ailoop.latency_ms";
-    /// Who sent the span in place of a process that may have died: `orchestrator`, `gateway` or `executor`.
+    /// Service that sent the span in place of a process that may have died: `orchestrator`, `gateway` or `executor`.
     pub const CLOSED_BY: &str = "ailoop.closed_by";
     /// Decision of a person.
     pub const DECISION: &str = "ailoop.gate.decision";
@@ -105,9 +105,9 @@ pub mod attr {
     pub const ITERATIONS: &str = "ailoop.iteration.count";
     /// Method of an HTTP request.
     pub const HTTP_METHOD: &str = "http.request.method";
-    /// Which request of the delivery, from 1.
+    /// Number of earlier requests of the delivery, from 0.
     pub const RESEND_COUNT: &str = "http.request.resend_count";
-    /// What became of a tool call.
+    /// Outcome of a tool call.
     pub const OUTCOME: &str = "ailoop.outcome";
     /// Chunks that were published.
     pub const CHUNKS: &str = "ailoop.chunks";
@@ -117,7 +117,7 @@ pub mod attr {
     pub const COST_OWN: &str = "ailoop.cost.own.usd";
     /// The signal's status, or `UNKNOWN`.
     pub const STATUS: &str = "ailoop.continuation.status";
-    /// What made the decision.
+    /// Source of the decision about another step.
     pub const SOURCE: &str = "ailoop.continuation.source";
     /// The step's number within its turn.
     pub const ITERATION: &str = "ailoop.continuation.iteration";
@@ -125,7 +125,7 @@ pub mod attr {
     pub const MAX_ITERATIONS: &str = "ailoop.continuation.max_iterations";
     /// Whether another step follows.
     pub const CONTINUES: &str = "ailoop.continuation.continues";
-    /// Why the turn ended.
+    /// Reason why the turn ended.
     pub const STOP_REASON: &str = "ailoop.stop_reason";
     /// Bytes of a composed prompt.
     pub const PROMPT_BYTES: &str = "ailoop.prompt.bytes";

@@ -22,11 +22,11 @@ pub struct ModelRequest<'a> {
     pub session: &'a str,
     /// Id of the call.
     pub call: &'a str,
-    /// Which attempt of the call, from 1.
+    /// Number of the attempt of the call, from 1.
     pub attempt: u32,
-    /// Which delivery of the attempt, from 1.
+    /// Number of the delivery of the attempt, from 1.
     pub delivery: u64,
-    /// Which request of the delivery, from 1.
+    /// Number of the request of the delivery, from 1.
     pub number: u32,
     /// Key of the provider in `models.yaml`.
     pub provider: &'a str,

@@ -20,13 +20,13 @@ use crate::names::attr;
 /// Set where spans are exported.
 static EXPORT: OnceLock<Export> = OnceLock::new();
 
-/// How long [`flushed`] waits at most.
+/// Longest wait of [`flushed`].
 const FLUSH_MAX: Duration = Duration::from_secs(10);
-/// How long nobody waits after a flush that failed: a collector that is away must not hold up the work.
+/// Time after a failed flush in which no caller waits for one: a collector that is away must not hold up the work.
 const AWAY_PAUSE: Duration = Duration::from_secs(30);
-/// How long a flush gathers those who wait for one.
+/// Time for which a flush collects the callers that wait for one.
 const FLUSH_GATHER: Duration = Duration::from_millis(50);
-/// How many may wait for a flush; more than that do not wait.
+/// Most callers that wait for a flush; any more do not wait.
 const FLUSH_WAITERS_MAX: usize = 10_000;
 
 tokio::task_local! {
@@ -165,7 +165,7 @@ pub struct FinishedSpan {
     pub name: String,
     /// Whether it is a call to the outside.
     pub kind: SpanKind,
-    /// When it began and ended, in milliseconds since 1970.
+    /// Times at which it began and ended, in milliseconds since 1970.
     pub times: (u64, u64),
     /// Names, from [`crate::names::attr`], and values.
     pub attributes: Vec<(&'static str, Value)>,
@@ -216,7 +216,7 @@ struct Export {
     sample_ratio: f64,
     carries_content: bool,
     waiters: mpsc::SyncSender<Waiter>,
-    /// Until when nobody waits for a flush, since the last one failed.
+    /// Time until which no caller waits for a flush, since the last one failed.
     away_until: Mutex<Option<Instant>>,
 }
 

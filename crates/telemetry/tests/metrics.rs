@@ -1,4 +1,4 @@
-//! What is counted can be read as Prometheus text, under the documented names.
+//! Metrics can be read as Prometheus text, under the documented names.
 
 use std::time::Duration;
 

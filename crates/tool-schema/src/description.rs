@@ -39,7 +39,7 @@ pub enum ToolDescription {
     Bad {
         /// Subject of the endpoint.
         subject: String,
-        /// What is wrong and what to do, for people.
+        /// Description of the mistake and its remedy, for people.
         reason: String,
     },
 }

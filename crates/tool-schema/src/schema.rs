@@ -44,12 +44,12 @@ struct CompiledSchema {
     validator: Validator,
 }
 
-/// Why arguments or a result do not fit a schema, or cannot be checked.
+/// Reason why arguments or a result do not fit a schema, or cannot be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentsError {
     /// Kind of the error as a stable code.
     pub code: ErrorCode,
-    /// What does not fit, and where, for the model.
+    /// Description of each mismatch and its place, for the model.
     pub text: String,
 }
 

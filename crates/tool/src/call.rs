@@ -114,7 +114,7 @@ impl Call {
         self.header_text(header::SESSION)
     }
 
-    /// When the session started, as RFC 3339; empty where it is unknown.
+    /// Returns the start time of the session, as RFC 3339; empty if it is unknown.
     pub fn session_started(&self) -> &str {
         self.header_text(header::SESSION_STARTED)
     }
@@ -134,8 +134,8 @@ impl Call {
         self.header_text(header::TRACEPARENT)
     }
 
-    /// When the answer is no longer wanted; a second later the call is cancelled. Each [`Call::progress`] extends it by
-    /// the tool's timeout.
+    /// Returns the time after which the answer is no longer wanted; a second later the call is cancelled. Each
+    /// [`Call::progress`] extends it by the tool's timeout.
     pub fn deadline(&self) -> Option<SystemTime> {
         *self.clock.deadline.borrow()
     }

@@ -8,7 +8,7 @@ use nats_credentials::{CredentialsFile, NatsAddress, TlsFiles};
 
 use crate::ServeError;
 
-/// How long connecting may take.
+/// Timeout for connecting to NATS.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// Connects to NATS, for example to `nats://127.0.0.1:4222`; several servers of a cluster are separated by commas. An

@@ -1,6 +1,6 @@
-//! Why tools could not be served.
+//! Errors that prevent serving tools.
 
-/// Why tools could not be served.
+/// Reason why tools could not be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// NATS cannot be reached.
@@ -15,7 +15,7 @@ pub enum ServeError {
     /// nats-server refuses the user.
     #[error("nats-server refuses this tool: {reason}")]
     Refused {
-        /// Why, as far as it is known, and what to do.
+        /// Reason, as far as it is known, and what to do.
         reason: String,
     },
     /// A subscription was refused.

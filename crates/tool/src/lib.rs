@@ -26,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! Where NATS has users, [`Tools::connect_with_credentials`] takes the file that `ailoop nats-auth user add` made.
+//! If NATS has users, [`Tools::connect_with_credentials`] takes the file that `ailoop nats-auth user add` made.
 //!
 //! [`Tool::typed`] takes the schema from the type, and [`Tool::handler`] one that you write. `ailoop tools verify
 //! <name>` checks a tool that runs.

@@ -1,4 +1,4 @@
-//! What a handler returns: a result, or an error that the model reads.
+//! Return value of a handler: a result, or an error that the model reads.
 
 use std::fmt;
 

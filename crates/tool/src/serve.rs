@@ -29,7 +29,7 @@ const CONCURRENCY_DEFAULT: usize = 16;
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// Time to send the last replies at the end: while NATS is away, a process must end all the same.
 const FLUSH_MAX: Duration = Duration::from_secs(2);
-/// How long after its deadline a call is dropped: the caller has given up by then, with a better message.
+/// Time after its deadline at which a call is dropped: the caller has given up by then, with a better message.
 const OVERDUE_AFTER: Duration = Duration::from_secs(1);
 /// Calls of one tool that wait for a permit: they can be cancelled, and are not begun after their deadline.
 const WAITING_MAX: usize = 1_024;
@@ -37,7 +37,7 @@ const WAITING_MAX: usize = 1_024;
 const PROBES_MAX: usize = 16;
 /// Timeout of one probe: after it nothing waits for the answer, and the probe is repeated.
 const PROBE_MAX: Duration = Duration::from_secs(5);
-/// When a call sends its receipt: most are over by then.
+/// Time after which a call sends its receipt; most calls have ended by then.
 const RECEIPT_AFTER: Duration = Duration::from_millis(500);
 /// Bytes of the header of an error; the body has the whole text.
 const ERROR_HEADER_BYTES_MAX: usize = 512;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::wire::metadata;
 use crate::{Call, Reply, ToolError};
 
-/// What may be done when it is unknown whether a call took effect.
+/// Effect class of a call: what may be done when it is unknown whether the call took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Effect {
     /// The call changes nothing: it may run again.
@@ -111,7 +111,7 @@ impl Tool {
         self
     }
 
-    /// What may be done when it is unknown whether a call took effect.
+    /// Sets the effect class: what may be done when it is unknown whether a call took effect.
     #[must_use]
     pub fn effect(mut self, effect: Effect) -> Self {
         self.effect = effect;

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::{Call, Reply, Tool, ToolError};
 
-/// Nested types up to which they are inlined. More are kept apart in `$defs`, since a type that is used often would be
-/// repeated as often, and a schema has at most 32 KiB.
+/// Most nested types that are inlined. If there are more, they are kept apart in `$defs`, since a type that is used
+/// often would be repeated as often, and a schema has at most 32 KiB.
 const INLINED_TYPES_MAX: usize = 8;
 
 impl Tool {

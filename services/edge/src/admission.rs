@@ -16,15 +16,15 @@ use crate::session_index::SessionIndex;
 
 /// Age up to which a measurement of the queues is used.
 const LOAD_AGE_MAX: Duration = Duration::from_secs(1);
-/// When a client should retry a refused turn.
+/// Retry delay for a client whose turn was refused.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 /// Age up to which a measurement of all stored bytes is used.
 const STORED_AGE_MAX: Duration = Duration::from_secs(2);
 /// Age up to which a count of one tenant's stored bytes is used.
 const STORED_COUNT_AGE_MAX: Duration = Duration::from_secs(30);
-/// When a client should retry if its tenant has too much stored: space becomes free slowly.
+/// Retry delay for a client whose tenant has too much stored: space becomes free slowly.
 const STORED_RETRY_AFTER: Duration = Duration::from_mins(1);
-/// How long a start counts as a session while the index does not show it.
+/// Longest time for which a start counts as a session while the index does not show it.
 const RECENT_START_AGE_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of starts that are remembered until the index shows them.
 const RECENT_STARTS_MAX: usize = 10_000;

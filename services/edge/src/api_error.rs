@@ -6,7 +6,7 @@ use bus::BusError;
 use contract::ErrorCode;
 use contract::command::Refusal;
 
-/// When a client should repeat a request for a session that was moved, or is being moved.
+/// Retry delay for a request to a session that was moved, or is being moved.
 pub(crate) const MOVE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The error of a request.

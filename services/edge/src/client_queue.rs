@@ -18,7 +18,7 @@ pub(crate) const CLIENT_BYTES_MAX: usize = 16 << 20;
 pub(crate) const CURSORS_MAX: usize = 512;
 /// Capacity that an idle queue keeps.
 const IDLE_CAPACITY: usize = 16;
-/// How long a client may take no item while the log is read for it.
+/// Longest time for which a client may take no item while the log is read for it.
 pub(crate) const CLIENT_STALL_MAX: Duration = Duration::from_mins(1);
 
 /// A message to a client.

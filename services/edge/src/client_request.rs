@@ -1,4 +1,4 @@
-//! What every protocol over HTTP does with a request first: it authenticates it, and reads its body within limits.
+//! First steps of every protocol over HTTP: they authenticate a request, and read its body within limits.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::api::SessionApi;
 /// Bytes that an idle connection takes, as measured by `tests/suite/idle_memory.rs`, with a margin.
 pub(crate) const CONNECTION_BYTES: usize = 32 << 10;
 
-/// What the handlers of the HTTP listener share.
+/// State that the handlers of the HTTP listener share.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpState {
     pub(crate) api: SessionApi,

@@ -34,10 +34,11 @@ const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of the check that reads the page whatever the head says: the head does not change if a command is repeated
 /// that was handled long ago.
 const FORCED_LOG_CHECK: u32 = 2;
-/// When a client should retry after `too_many_waiting`.
+/// Retry delay for a client that got `too_many_waiting`.
 const WAITING_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a command waits for a composer, and the pauses between two requests. A composer reconnects within a second.
+/// Longest wait of a command for a composer, and the backoff between two requests. A composer reconnects within a
+/// second.
 const COMPOSER_BACK_MAX: Duration = Duration::from_secs(2);
 const COMPOSER_BACK: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(320));
 
@@ -68,7 +69,7 @@ pub(crate) struct PendingCommand {
     state: PendingState,
 }
 
-/// How far a sent command is.
+/// Progress of a sent command.
 #[derive(Debug)]
 enum PendingState {
     /// The client does not wait for the commit.
@@ -79,7 +80,7 @@ enum PendingState {
     AwaitingCommit(CommitWait),
 }
 
-/// What a request needs to wait for the commit of its command.
+/// Values with which a request waits for the commit of its command.
 #[derive(Debug)]
 struct CommitWait {
     waiter: CommandWaiter,
@@ -87,7 +88,7 @@ struct CommitWait {
     wait: Duration,
 }
 
-/// How a session handled a command, as its log has it.
+/// Outcome of a command in a session, as recorded in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct CommandOutcome {
     slot: u64,
@@ -311,7 +312,7 @@ impl SessionApi {
     }
 }
 
-/// What was read of a session before a command is sent to it.
+/// State of a session that was read before a command is sent to it.
 #[derive(Debug, Clone, Copy)]
 struct Examined {
     /// Neither the log nor the inbox has a start.

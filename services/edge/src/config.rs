@@ -20,7 +20,7 @@ use crate::access::{IssuerConfig, TrustedProxies};
 use crate::admission::AdmissionLimits;
 use crate::cells::{CellConfig, CellTable};
 
-/// What stands in `edge.trace_url` for the id of a trace.
+/// Placeholder in `edge.trace_url` for the id of a trace.
 pub(crate) const TRACE_ID_PLACE: &str = "{trace_id}";
 
 /// Listeners, authentication and limits of the edge.
@@ -154,7 +154,7 @@ impl EdgeConfig {
         CellTable::new(&self.cells, &self.tenant_cells).map_err(EdgeStartError::BadConfig)
     }
 
-    /// How long the response to a command waits for its commit.
+    /// Returns the longest time that the response to a command waits for its commit.
     pub(crate) fn command_wait(&self) -> Duration {
         Duration::from_secs(self.command_wait)
     }

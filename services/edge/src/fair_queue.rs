@@ -13,14 +13,14 @@ use crate::api_error::ApiError;
 
 /// Total cost of the requests that run at once.
 pub(crate) const CAPACITY: u32 = 128;
-/// How long a request waits before it is refused as `overloaded`.
+/// Longest wait of a request before it is refused as `overloaded`.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of waiting requests of one connection.
 pub(crate) const WAITING_MAX: usize = 1_024;
-/// When a client should retry a refused request.
+/// Retry delay for a client whose request was refused.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Who shares capacity with others.
+/// Party that shares capacity with others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum FlowOwner {
     /// A client whose credential names nobody, or that has none.

@@ -1,4 +1,12 @@
 //! The edge serves the client API over HTTP, WebSocket JSON-RPC and gRPC, with the same code for all of them.
+//!
+//! # Layout
+//!
+//! - `http`, `ws` and `grpc` serve the session API; `session_api`, `commands`, `starts` and `watch` perform its methods.
+//! - `openai`, `mcp`, `a2a` and `ag_ui` serve other protocols with the help of `turn`, a turn that a client begins.
+//! - `access` has credentials and what they grant; `admission`, `fair_queue` and `client_queue` have limits.
+//! - `cells` has the connections to the sets of streams, and finds the one of a session.
+//! - `console` serves the files of the web console.
 
 mod a2a;
 mod access;
@@ -70,7 +78,7 @@ pub use watch::parse_attempt;
 /// Open requests and watches of one gRPC connection.
 const STREAMS_MAX: u32 = 512;
 
-/// How long the tasks that clients share may take to end after the last client.
+/// Longest time that the tasks shared by clients may take to end after the last client.
 const SHARED_TASKS_END_MAX: Duration = Duration::from_secs(1);
 
 /// The addresses of the listeners of an edge.
@@ -82,7 +90,7 @@ pub struct Addresses {
     pub grpc: SocketAddr,
 }
 
-/// Whose sessions an edge serves.
+/// Connections to the sessions that an edge serves: one bus, or one for each cell.
 enum BusSource {
     One(Bus),
     Cells(Vec<CellConnection>),

@@ -16,7 +16,7 @@ use crate::fair_queue::RequestCost;
 use crate::params;
 use crate::api::SessionApi;
 
-/// When a client should retry a request that no executor answered.
+/// Retry delay for a mail request that failed as `unavailable`.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl SessionApi {

@@ -21,7 +21,7 @@ use crate::grpc::to_status;
 
 /// Time from the headers of a request to the end of its message.
 pub(crate) const REQUEST_MAX: Duration = Duration::from_mins(1);
-/// When a client should retry after its message found no room.
+/// Retry delay for a client whose message does not fit into the byte budget now.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Only requests to this service have one message each; those to reflection and health stay open.
 const SESSIONS_PATH: &str = "/ailoop.v1.Sessions/";

@@ -56,7 +56,7 @@ struct IndexEntries {
     bytes: usize,
 }
 
-/// How many sessions the index has, by phase.
+/// Number of sessions in the index, by phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct SessionCounts {
     pub(crate) idle: usize,

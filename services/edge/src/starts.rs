@@ -14,8 +14,8 @@ use crate::params::{self, CommandRequest, UnvalidatedCommand};
 use crate::api::SessionApi;
 use crate::session_log::fold_session;
 
-/// How many ids the edge generates for a session until it has one whose home can be reached. With one of 64 cells, a half
-/// of the starts find one.
+/// Maximum number of ids that the edge generates for a session until one has a home cell that can be reached. If one of
+/// 64 cells can be reached, half of the starts find one.
 const REACHABLE_ID_TRIES_MAX: u32 = 44;
 
 /// The id that a request chose for a session of its own.
@@ -135,7 +135,7 @@ fn source_of(start: &Start) -> Option<&SessionId> {
     start.resume_from.as_ref().map(|from| &from.session_id)
 }
 
-/// What tells the agent of a start.
+/// Source of the agent of a start.
 enum AgentCheck {
     /// The composer: it knows the agent by the name in the start, or the default one. `source` is the session that is
     /// resumed, if one is.

@@ -83,7 +83,7 @@ pub(crate) struct IntervalStats {
     pub(crate) sessions: u32,
     /// Sessions whose last turn failed or ended at a limit.
     pub(crate) failed: u32,
-    /// What these sessions have used up to now.
+    /// Usage of these sessions up to now.
     #[serde(flatten)]
     pub(crate) spend: OwnSpend,
 }

@@ -1,5 +1,5 @@
-//! What this replica keeps for each tenant: its session index and its limits. A tenant is loaded by its first request,
-//! and forgotten when it is idle.
+//! State of this replica for each tenant: its session index and its limits. The first request of a tenant loads it, and
+//! it is dropped when the tenant is idle.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::admission::{AdmissionControl, AdmissionLimits};
 use crate::session_index::{SessionCounts, SessionIndex};
 
-/// How long the index of a tenant without requests stays in memory.
+/// Time for which the index of a tenant without requests stays in memory.
 const IDLE_MAX: Duration = Duration::from_mins(10);
 
 /// The state of one tenant on this replica. Its tasks end when it is forgotten.

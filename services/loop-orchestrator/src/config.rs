@@ -25,7 +25,7 @@ pub struct OrchestratorConfig {
     pub compact_after: u64,
 }
 
-/// When the log gets rid of commits of a session in which nothing happens.
+/// Times after which the log removes commits of a session in which nothing happens.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IdleTimes {
     /// Time from the end of a session until it is archived.

@@ -1,11 +1,11 @@
-//! Why an input could not be handled.
+//! Reasons why an input could not be handled.
 
 use bus::BusError;
 use session::RestoreError;
 
 use crate::skew::Skew;
 
-/// Why an input could not be handled.
+/// Reason why an input could not be handled.
 #[derive(Debug, Clone)]
 pub(crate) enum HandleError {
     /// The bus failed; the input is retried.

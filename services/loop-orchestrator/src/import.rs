@@ -10,7 +10,7 @@ use crate::commit::prepare;
 use crate::perform::perform_in_turn;
 use crate::relocate::load_session;
 
-/// What [`import_session`] did with the session.
+/// Result of [`import_session`] for the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImportOutcome {
     /// The session exists, by this import or an earlier one.

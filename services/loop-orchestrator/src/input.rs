@@ -31,7 +31,7 @@ const META_VALUES_MAX: usize = API_KEY_AGENTS_MAX + 16;
 pub(crate) struct DeliveredInput {
     pub(crate) key: SessionKey,
     pub(crate) reference: InputRef,
-    /// Where the control stream has it, of a client command.
+    /// Position of a client command in the control stream.
     pub(crate) position: Option<StreamPosition>,
     /// Set where its commit may claim that the commands before it are handled.
     claim: Option<MarkClaim>,

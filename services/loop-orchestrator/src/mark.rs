@@ -10,7 +10,7 @@ use contract::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StreamPosition {
     pub(crate) seq: u64,
-    /// When the stream stored it by the server's clock. A stream that was created again gives sequences out again.
+    /// Time by the server's clock at which the stream stored it. A stream that was created again reuses sequences.
     pub(crate) stored_at: Timestamp,
 }
 

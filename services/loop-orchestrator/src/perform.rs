@@ -154,8 +154,8 @@ pub(crate) async fn perform_in_turn(
     Ok(())
 }
 
-/// How the item of a call is published that was opened before the session was resumed: an item that waits may be one that
-/// a worker is about to acknowledge, since it found the session paused.
+/// Returns the publication of the item of a call. If the call was opened before the session was resumed, it replaces a
+/// waiting item, which a worker that found the session paused may be about to acknowledge.
 fn publication_of(session: &Session, item: &ItemMeta, publication: Publication) -> Publication {
     if session.was_resumed_after(item.slot) { Publication::Replacing } else { publication }
 }

@@ -11,17 +11,17 @@ use session::Session;
 use crate::commit::prepare;
 use crate::perform::perform_in_turn;
 
-/// Which of the two logs of a moved session says that another cell has it.
+/// Kind of the log that says that another cell has a moved session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PointKind {
     /// The log that has the session, which must rest. Its pages move to the archive of this cell.
     Leaves,
-    /// The log of the cell to which the session will come. It has nothing of this id but what says that another cell has
-    /// it, and keeps the id until then.
+    /// The log of the cell to which the session will come. It has nothing of this id but the commit that says that
+    /// another cell has it, and keeps the id until then.
     Expected,
 }
 
-/// What became of the session that [`point_session`] was to point.
+/// Result of [`point_session`] for the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PointOutcome {
     /// The log says that the session is in the other cell, by this call or an earlier one.

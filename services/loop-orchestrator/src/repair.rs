@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 use crate::handle_error::HandleError;
 use crate::session_runner::SessionRunner;
 
-/// How often the generation of the connection is compared.
+/// Interval between two checks of the generation of the connection.
 const CONNECTION_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// How often the streams are checked while the connection stays the same.
+/// Interval between two checks of the streams while the connection stays the same.
 const STREAM_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 /// Sessions that are repaired at the same time.
 const CONCURRENT_REPAIRS: usize = 16;

@@ -1,5 +1,5 @@
-//! When a session's outstanding effects are performed again: where they may never have been performed, or may have been
-//! lost since.
+//! Conditions under which a session's outstanding effects are performed again: they may never have been performed, or
+//! may have been lost since.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -15,19 +15,19 @@ const CLOCKS_APART: Duration = Duration::from_secs(2 * CLOCK_SKEW_MAX.as_secs())
 /// Sessions whose failed effects are remembered; further ones are repaired at an input after [`QUIET_MAX`].
 const FAILED_SESSIONS_MAX: usize = 10_000;
 
-/// What a replica knows about the outstanding effects of a session that it has loaded.
+/// Facts that a replica knows about the outstanding effects of a session that it has loaded.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EffectsEvidence {
     pub(crate) now: Timestamp,
     /// Time of the last commit; none of an empty log.
     pub(crate) last_commit: Option<Timestamp>,
-    /// When this replica first saw the connection over which it read the state.
+    /// Time at which this replica first saw the connection over which it read the state.
     pub(crate) connected: Timestamp,
     /// Whether it knew the state over an earlier connection: effects may have been lost with the store of the server.
     pub(crate) was_known: bool,
     /// Whether the log ends before a slot that the sender of an input has seen: it has lost commits.
     pub(crate) lacks_slot: bool,
-    /// When the session's timer is due.
+    /// Due time of the session's timer.
     pub(crate) timer: Option<Timestamp>,
 }
 

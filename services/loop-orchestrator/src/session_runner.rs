@@ -127,6 +127,17 @@ impl SessionRunner {
 
     /// Implements [`SessionRunner::handle`]. `is_repair_due` tells whether outstanding effects may be left, also if
     /// this fails and the state is not cached.
+    ///
+    /// A round ends with a commit, or the next one begins with a newer state:
+    ///
+    /// 1. Load the state, from the cache or the log, at least up to the slot that an input knows.
+    /// 2. Leave out inputs that are in the log. If none is left and the leader has no newer slot, perform the outstanding
+    ///    effects again, and end.
+    /// 3. Drop results and timers of a session without a log.
+    /// 4. Resolve the inputs: prompts, tools and bodies.
+    /// 5. Decide. If the loop panics, several inputs are handled one by one, and a single one is committed as poison.
+    /// 6. Commit to the next slot. A compaction that is too large is left out in the next round.
+    /// 7. Perform the effects if the commit was accepted. Begin again if another replica won the slot.
     async fn handle_with_state(
         &self,
         key: &SessionKey,

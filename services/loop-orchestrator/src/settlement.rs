@@ -1,4 +1,4 @@
-//! How a delivery is settled by the result of its handling.
+//! Settlement of a delivery by the result of its handling.
 
 use std::time::Duration;
 

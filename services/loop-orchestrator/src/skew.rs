@@ -9,10 +9,10 @@ use contract::Timestamp;
 use contract::limits::CLOCK_SKEW_MAX;
 use tokio::time::Instant;
 
-/// How long the measured skew is used before the server is asked again.
+/// Time for which the measured skew is used before the server is asked again.
 const SERVER_TIME_TTL: Duration = Duration::from_secs(10);
 
-/// How far the clock of this replica is from the server's.
+/// Difference between the clocks of this replica and of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Skew {
     distance: Duration,

@@ -16,13 +16,13 @@ use service::fresh::Fresh;
 use session::{RestoreError, Session, StartInput, check};
 use tokio::time::Instant;
 
-/// How old the tools and the prompt may be that a session begins with. A burst of sessions then reads them once.
+/// Maximum age of the tools and the prompt with which a session begins. A burst of sessions then reads them once.
 const READ_AGE_MAX: Duration = Duration::from_millis(250);
 /// Bytes of all tools that are kept, and of all prompts with their requests, as JSON.
 const TOOLS_BYTES_MAX: u64 = 16 << 20;
 const PROMPTS_BYTES_MAX: u64 = 8 << 20;
 
-/// What starts have read, kept for the next ones.
+/// Tools and prompts that starts have read, kept for the next starts.
 #[derive(Debug)]
 pub(crate) struct StartReads {
     tools: Fresh<TenantId, Arc<Vec<ToolSpec>>>,

@@ -1,4 +1,4 @@
-//! What several tests of this crate begin with.
+//! Test data that several tests of this crate begin with.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ use crate::failure::CallFailure;
 /// chance.
 const FAILURES_MAX: u32 = 5;
 const FAILING_MIN: Duration = Duration::from_secs(2);
-/// How long a circuit is open at first; the time doubles after each failed probe.
+/// Time for which a circuit is open at first; it doubles after each failed probe.
 const OPEN_FIRST: Duration = Duration::from_secs(1);
 /// Longest time that a circuit is open.
 const OPEN_MAX: Duration = Duration::from_mins(1);
@@ -50,7 +50,7 @@ struct Breaker {
     failing_since: Option<Instant>,
     /// End of the time in which the circuit is open.
     open_until: Option<Instant>,
-    /// How often the circuit was opened since the last success.
+    /// Number of times that the circuit was opened since the last success.
     times_opened: u32,
     /// Whether a call probes the model now.
     is_probing: bool,

@@ -53,7 +53,7 @@ pub(crate) struct CallContext<'a> {
     pub(crate) began: Instant,
 }
 
-/// How a call ended.
+/// Report of a call that ended.
 #[derive(Debug)]
 pub(crate) struct CallReport {
     /// Result for the session.
@@ -70,7 +70,7 @@ pub(crate) struct CallReport {
     pub(crate) chunks: u64,
 }
 
-/// How the tries of a call ended.
+/// Result of the tries of a call.
 enum CallEnd {
     Complete,
     Failed(CallFailure),

@@ -63,7 +63,7 @@ impl Chunker {
         }
     }
 
-    /// When the buffer must be flushed; `None` if it is empty.
+    /// Returns the time by which the buffer must be flushed; `None` if it is empty.
     pub(crate) fn flush_deadline(&self) -> Option<Instant> {
         (!self.buffer.is_empty()).then_some(self.next_flush)
     }

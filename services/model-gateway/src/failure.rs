@@ -1,4 +1,4 @@
-//! Why a model call failed.
+//! Failure of a model call.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ pub struct CallFailure {
     pub kind: FailureKind,
     /// Minimum wait before the next request, if the provider gave one.
     pub retry_after: Option<Duration>,
-    /// What happened, with the message of the provider.
+    /// Description of the failure, with the message of the provider.
     pub message: String,
-    /// What happened, without the message of the provider: other tenants may read it.
+    /// Description of the failure without the message of the provider: other tenants may read it.
     pub(crate) cause: String,
     /// Whether a timeout of the session was shorter than the default. Such a failure does not count against the
     /// provider.

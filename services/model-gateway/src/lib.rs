@@ -3,6 +3,14 @@
 //! A call is a work item of a queue. A gateway starts a call only after it has seen in the log of the session that the
 //! call is open. It publishes the reply to viewers while the reply grows, and reports the complete reply as one input
 //! of the session.
+//!
+//! # Layout
+//!
+//! - `worker` takes calls from the queue; `call` and `job` run one of them up to its result.
+//! - `provider` and `adapter` make requests in the protocol of a provider, and read its stream.
+//! - `reply` and `reply_publisher` build the reply and publish it to viewers.
+//! - `limits`, `budgets` and `breaker` decide whether a request may be sent; `retry` and `failure` what follows a failure.
+//! - `scripted` plays replies from a script.
 
 pub mod adapter;
 mod breaker;

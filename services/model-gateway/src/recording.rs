@@ -51,7 +51,7 @@ pub(crate) struct RecordedResponse {
     /// The body, in chunks as it arrived.
     #[serde(default, rename = "pieces")]
     pub(crate) chunks: Vec<RecordedChunk>,
-    /// Why the exchange failed; `None` if it was complete.
+    /// Reason why the exchange failed; `None` if it was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) broke_off: Option<String>,
 }

@@ -74,7 +74,7 @@ impl<'a> ReplyPublisher<'a> {
         }
     }
 
-    /// When buffered text must be published.
+    /// Returns the time by which buffered text must be published; `None` if there is none.
     pub(crate) fn flush_deadline(&self) -> Option<tokio::time::Instant> {
         self.chunker.flush_deadline()
     }

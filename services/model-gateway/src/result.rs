@@ -18,7 +18,7 @@ use crate::reply::ModelReply;
 pub(crate) enum ModelResult {
     /// The complete reply, or the part that had arrived when the call was cancelled.
     Finished(Box<ModelFinished>),
-    /// Why there is no reply.
+    /// The call has no reply, for this reason.
     Failed(ModelFailed),
 }
 
@@ -31,7 +31,7 @@ impl ModelResult {
         }
     }
 
-    /// Why the reply ended; `None` if there is no reply.
+    /// Returns the finish reason of the reply; `None` if there is no reply.
     pub(crate) fn finish_reason(&self) -> Option<FinishReason> {
         match self {
             Self::Finished(finished) => Some(finished.finish_reason),

@@ -16,7 +16,7 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 const WAITS_MAX: Duration = Duration::from_secs(30);
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 
-/// What to do after a failed try.
+/// Next action after a failed try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RetryDecision {
     /// Send the next request to this route, after a wait.
@@ -32,7 +32,7 @@ pub(crate) enum RetryDecision {
 /// State of the retries of one call. Times are relative to the start of the call.
 #[derive(Debug, Clone)]
 pub(crate) struct RetryPlan {
-    /// When each route is ready, the preferred route first; `None` for a route that is not tried again.
+    /// Time at which each route is ready, the preferred route first; `None` for a route that is not tried again.
     ready_at: Vec<Option<Duration>>,
     /// Last failure of each route that may be tried again.
     failures: Vec<Option<CallFailure>>,

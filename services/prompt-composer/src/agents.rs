@@ -76,7 +76,7 @@ struct AgentEntry {
     #[serde(default)]
     #[schemars(with = "FeaturesShape")]
     features: Features,
-    /// How the agent continues. It replaces settings of the model, and the defaults.
+    /// Continuation settings of the agent. They replace settings of the model, and the defaults.
     #[serde(default)]
     continuation_config: ContinuationEntry,
     /// Prompt and requests to the model. They replace settings of the model.
@@ -93,7 +93,7 @@ struct TenantEntry {
     /// Prompt features that are on or off for every agent.
     #[schemars(with = "FeaturesShape")]
     features: Features,
-    /// How the agents of the tenant continue.
+    /// Continuation settings for all agents of the tenant.
     continuation_config: ContinuationEntry,
     /// Prompts and requests to models.
     #[schemars(with = "Option<AiConfig>")]

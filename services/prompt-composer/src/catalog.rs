@@ -34,10 +34,10 @@ const REPLY_BYTES_MAX: usize = 960 << 10;
 #[derive(Debug)]
 pub struct Catalog {
     agents: Agents,
-    /// Where `agents.yaml` was read.
+    /// Origin of `agents.yaml`: its path, or the shipped file.
     agents_origin: String,
     models: ModelsFile,
-    /// Where `models.yaml` was read.
+    /// Origin of `models.yaml`: its path, or the shipped file.
     models_origin: String,
     library: Library,
     features: Vec<String>,
@@ -117,12 +117,12 @@ impl Catalog {
         })
     }
 
-    /// Which configuration this is, and since when it is in use.
+    /// Returns the mark of this configuration: its fingerprint, and the time since which it is in use.
     pub(crate) fn mark(&self) -> ConfigurationMark {
         self.mark.clone()
     }
 
-    /// What gateways propose; the same for all catalogs that follow the files.
+    /// Returns the model that gateways propose; the same for all catalogs that follow the files.
     pub(crate) fn proposed_model(&self) -> &ProposedModel {
         &self.proposed_model
     }
@@ -142,7 +142,7 @@ impl Catalog {
         }
     }
 
-    /// Where `agents.yaml` and `models.yaml` were read.
+    /// Returns the origins of `agents.yaml` and `models.yaml`.
     pub(crate) fn origins(&self) -> (&str, &str) {
         (&self.agents_origin, &self.models_origin)
     }

@@ -36,7 +36,7 @@ pub struct ComposedPrompt {
     pub has_continuation: bool,
 }
 
-/// What a prompt depends on, besides the library.
+/// Inputs of a prompt, besides the library.
 pub struct ComposeInput<'a> {
     /// The agent whose prompt this is, from `agents.yaml`.
     pub agent: &'a Agent,
@@ -96,7 +96,7 @@ pub fn compose(library: &Library, input: &ComposeInput<'_>) -> ComposedPrompt {
 struct Variants {
     /// `multi` or `single`: whether the model calls several tools at once.
     tools: &'static str,
-    /// How the loop asks for the signal.
+    /// Form in which the loop asks for the signal.
     signal: &'static str,
     /// The form of the reply.
     output: &'static str,

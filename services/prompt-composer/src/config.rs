@@ -22,7 +22,7 @@ pub struct ComposerConfig {
     pub default_model: Option<String>,
     /// Features of all agents.
     pub features: Vec<String>,
-    /// Where `agents.yaml` and `models.yaml` are; where `ailoop.yaml` is found when absent.
+    /// Directory of `agents.yaml` and `models.yaml`. Default: the directory of `ailoop.yaml`.
     pub config_dir: Option<PathBuf>,
     /// Prompts that go before those of the project and those that are shipped.
     pub prompts_dir: Option<PathBuf>,

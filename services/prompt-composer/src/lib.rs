@@ -28,7 +28,7 @@ pub use explain::{ExplainedSetting, Explanation};
 /// Longest wait for the task that reads files, when the composer stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why a composer cannot start.
+/// Reason why a composer cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ComposerStartError {
     /// The configuration has an error.

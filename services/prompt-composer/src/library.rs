@@ -18,7 +18,7 @@ pub struct Library {
 /// `<name>.<family>.md`, `<name>.<flavour>.md`, `<name>.md`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PromptVariant<'a> {
-    /// How the part is used, for example `single`, `multi` or `patterns`.
+    /// Use of the part, for example `single`, `multi` or `patterns`.
     pub flavour: Option<&'a str>,
     /// The model's `prompt_variant` in `models.yaml`.
     pub family: Option<&'a str>,

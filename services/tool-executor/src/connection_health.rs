@@ -1,12 +1,12 @@
-//! When this process last lost its connection: the client of a tool may have lost its own at the same time, and may not
-//! be back yet.
+//! Time at which this process last lost its connection: the client of a tool may have lost its own at the same time,
+//! and may not be back yet.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a client may take to reconnect after a server went away: some wait for two seconds between two tries.
+/// Longest time that a client takes to reconnect after a server went away: some wait for two seconds between two tries.
 pub(crate) const BACK_WITHIN: Duration = Duration::from_secs(5);
 /// The same where this process saw no loss: the process of a tool may be replaced, or its credential or server. A tool
 /// that ended says so, and is no longer in the catalogue.

@@ -44,7 +44,7 @@ struct EndpointStats {
     average_processing_time: u64,
 }
 
-/// What the answers need.
+/// Handler of the requests of operators.
 #[derive(Clone)]
 pub(crate) struct OperatorRequests {
     pub(crate) bus: Bus,

@@ -1,4 +1,4 @@
-//! Why the tool host cannot start.
+//! Reasons why the tool host cannot start.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use contract::ErrorCode;
 
 use crate::mcp::ServerName;
 
-/// Why the tool host cannot start.
+/// Reason why the tool host cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// A directory does not exist or must not be used. Correct the configuration.

@@ -3,6 +3,12 @@
 //! Each is an ordinary NATS tool, built on `ailoop-tool` like the tools of strangers: the executor finds it and calls
 //! it over the bus, and replicas share its calls. Each kind of tools connects as a NATS user of its own, and this
 //! process has no other rights.
+//!
+//! # Layout
+//!
+//! - `files`, `plans`, `fetch`, `command`, `mail`, `results` and `sessions` have the shipped tools.
+//! - `mcp` runs MCP servers and serves their tools; `webhook` serves HTTP endpoints as tools.
+//! - `connect` connects each kind of tools as its NATS user.
 
 pub mod command;
 mod connect;

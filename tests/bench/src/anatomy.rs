@@ -13,10 +13,10 @@ use crate::model::STEPS;
 
 /// Sessions that are listened to.
 const SESSIONS: usize = 20;
-/// How long the last acks may take.
+/// Longest wait for the last acks.
 const TAIL: Duration = Duration::from_millis(300);
 
-/// What kind of work a message is for the server.
+/// Kind of work that a message is for the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum MessageKind {
     /// Stored in a stream and acknowledged by the server.
@@ -40,7 +40,7 @@ pub(crate) struct Class {
     /// Sender; empty if the message has no reply subject.
     pub(crate) from: String,
     pub(crate) kind: MessageKind,
-    /// How many a step needs.
+    /// Number of these messages per step.
     pub(crate) per_step: f64,
     /// Bytes of one, without headers.
     pub(crate) bytes: f64,
@@ -142,7 +142,7 @@ fn sender(message: &async_nats::Message) -> String {
 }
 
 impl Anatomy {
-    /// How many of a kind a step needs.
+    /// Returns the number of messages of a kind per step.
     pub(crate) fn per_step(&self, kind: MessageKind) -> f64 {
         self.of(kind).map(|class| class.per_step).sum()
     }

@@ -19,7 +19,7 @@ use crate::report::{self, Figure};
 
 /// After how long nats-server has collected its garbage several times: it does so every two minutes.
 const SETTLED: Duration = Duration::from_mins(6);
-/// How long the streams must stay as they are until the last log counts as compacted, and the longest wait for that.
+/// Time without a change of the streams after which the last log counts as compacted, and the longest wait for that.
 const QUIET: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_mins(30);
 

@@ -44,15 +44,15 @@ agents:
     continuation_config: {require_explicit_signal: false, max_iterations: 10, timeout: 600}
 ";
 
-/// How the fleet runs.
+/// Configuration of the fleet under measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FleetShape {
-    /// How often each service runs, as a process of its own; none: all of them once in one process, as `ailoop up`
-    /// does.
+    /// Number of replicas of each service, each a process of its own; `None`: one of each in one process, as with
+    /// `ailoop up`.
     pub(crate) apart: Option<usize>,
-    /// What it sends of traces and metrics.
+    /// Traces and metrics that it sends.
     pub(crate) telemetry: Telemetry,
-    /// How NATS keeps what it is given.
+    /// Replication and sync settings of NATS.
     pub(crate) durability: Durability,
     /// Seconds after which ended sessions leave the log, where not as by default.
     pub(crate) archive_after: Option<u64>,
@@ -71,7 +71,7 @@ impl FleetShape {
     };
 }
 
-/// What the fleet sends of traces and metrics.
+/// Traces and metrics that the fleet sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Telemetry {
     /// Nothing, and no metric is counted.
@@ -96,17 +96,17 @@ pub(crate) struct Fixture {
     tool: Process,
     collector: Option<Process>,
     pub(crate) nats: NatsNodes,
-    /// Where clients find the edges.
+    /// gRPC addresses of the edges, for clients.
     pub(crate) edges: Vec<String>,
     /// Host and port at which clients of HTTP find the edges that are processes of their own.
     pub(crate) http_edges: Vec<String>,
-    /// Where the first service can be scraped.
+    /// Address at which the first service can be scraped.
     pub(crate) health: Option<String>,
     /// Files of all of them.
     dir: TempDir,
 }
 
-/// What each part has used.
+/// Resource usage of each part.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Used {
     /// The processes of the fleet, by name.
@@ -225,7 +225,7 @@ impl Fixture {
         Ok(url)
     }
 
-    /// What each part has used so far. Replicas of a service are one.
+    /// Returns the resource usage of each part so far. Replicas of a service are counted as one.
     pub(crate) fn used(&self) -> anyhow::Result<Used> {
         let mut used = Used {
             services: Vec::new(),
@@ -290,7 +290,7 @@ fn service(name: &str, nats: &NatsNodes, replicas: usize, dir: &TempDir) -> anyh
     Ok(command)
 }
 
-/// Where the edge says that it listens for gRPC.
+/// Finds the gRPC address of the edge in its log.
 fn grpc(log: &str) -> Option<String> {
     Some(format!("http://{}", address(log, "grpc=")?))
 }
@@ -300,13 +300,13 @@ fn address(log: &str, protocol: &str) -> Option<String> {
     log.split_once(protocol)?.1.split_whitespace().next().map(str::to_owned)
 }
 
-/// Where a service says that it can be scraped.
+/// Finds the address in its log at which a service can be scraped.
 fn health(log: &str) -> Option<String> {
     let line = log.lines().find(|line| line.contains("health server listens"))?;
     line.split_once("address=")?.1.split_whitespace().next().map(str::to_owned)
 }
 
-/// Where a fleet in one process says that its edge listens.
+/// Finds the gRPC address of the edge in the output of a fleet in one process.
 fn up(log: &str) -> Option<String> {
     log.contains("Ctrl-C").then_some(())?;
     let line = log.lines().find_map(|line| line.trim().strip_prefix("gRPC"))?;

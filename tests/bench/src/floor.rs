@@ -34,7 +34,7 @@ const TELL: &str = "bench_tell";
 /// Requests that are answered at the same time.
 const ANSWERED_AT_ONCE: usize = 64;
 
-/// What a step consists of, and how many steps run at the same time.
+/// Messages of a step, and the number of steps that run at the same time.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Raw {
     nats: String,
@@ -68,7 +68,7 @@ pub(crate) struct Floor {
     pub(crate) steps_per_s: f64,
     /// CPU seconds of client and nats-server.
     pub(crate) cpu_s_per_1000_steps: f64,
-    /// Those of the nats-server alone.
+    /// CPU seconds of the nats-server alone.
     pub(crate) nats_cpu_s_per_1000_steps: f64,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct FloorMessages {
 /// Messages of one kind.
 #[derive(Debug, Clone, Copy, Deserialize)]
 pub(crate) struct KindCount {
-    /// How many a step needs.
+    /// Number of these messages per step.
     pub(crate) per_step: f64,
     /// Mean bytes of one, without headers.
     pub(crate) bytes: f64,

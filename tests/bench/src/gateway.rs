@@ -1,4 +1,4 @@
-//! What the gateway adds to a model's reply: streams through it beside the same streams without it.
+//! Cost that the gateway adds to a model's reply: streams through it beside the same streams without it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -307,7 +307,7 @@ pub(crate) fn is_last(chunk: &[u8]) -> bool {
     chunk[chunk.len().saturating_sub(END_BYTES)..].windows(LAST.len()).any(|bytes| bytes == LAST)
 }
 
-/// When the nth of so many streams begins, within the pause between two chunks.
+/// Returns the delay of the nth of so many streams, within the pause between two chunks.
 fn spread(n: usize, streams: usize, pause: u32) -> Duration {
     let share = u32::try_from(n).unwrap_or(0) * pause * 1_000 / u32::try_from(streams).unwrap_or(1).max(1);
     Duration::from_micros(share.into())

@@ -36,7 +36,7 @@ const LENGTHS: [(&str, [usize; 2], Option<&str>); 4] = [
     ("messages_500", [226, 258], None),
     ("messages_2000", [984, 1_016], None),
 ];
-/// How often they are run: a few steps use less CPU than the kernel counts exactly.
+/// Number of rounds in which they are run: a few steps use less CPU than the kernel counts exactly.
 const ROUNDS: usize = 8;
 /// Seconds without an input after which a log is compacted.
 const COMPACT_AFTER_SECONDS: u64 = 60;
@@ -47,7 +47,7 @@ pub(crate) struct GrowthOptions {
     /// Idle sessions in the log, one level each
     #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000])]
     sessions: Vec<usize>,
-    /// How long each level is measured
+    /// Seconds for which each level is measured
     #[arg(long, default_value_t = 15)]
     seconds: u64,
     /// Seconds between filling and measuring, in which the server writes down, sweeps up and gives memory back
@@ -126,7 +126,7 @@ async fn sessions(fixture: &Fixture, plan: &GrowthOptions) -> anyhow::Result<Vec
     Ok(figures)
 }
 
-/// What was used, and what went to the server, when so many steps were done.
+/// Resource usage and traffic after so many steps.
 #[derive(Debug, Clone)]
 struct Mark {
     steps: usize,

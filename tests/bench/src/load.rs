@@ -19,7 +19,7 @@ use crate::nats::Traffic;
 
 /// Sessions that share a connection to the edge.
 const PER_CONNECTION: usize = 16;
-/// How long a session may take.
+/// Longest time that a session may take.
 const SESSION_MAX: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Clone, Copy)]
@@ -38,12 +38,12 @@ struct Record {
     stop: AtomicBool,
 }
 
-/// What a level came to, within its window.
+/// Measurements of a level within its window.
 #[derive(Debug)]
 pub(crate) struct Measured {
     /// Sessions at the same time.
     pub(crate) concurrency: usize,
-    /// How long was measured.
+    /// Length of the measured window.
     pub(crate) window: Duration,
     /// Milliseconds of each step, sorted.
     pub(crate) step_ms: Vec<f64>,
@@ -53,9 +53,9 @@ pub(crate) struct Measured {
     pub(crate) start_ms: Vec<f64>,
     /// Sessions that had ended at the end of the window, the warm-up's included.
     pub(crate) sessions: usize,
-    /// What was used before and after.
+    /// Resource usage before and after.
     pub(crate) used: [Used; 2],
-    /// What the nats-server had counted before and after.
+    /// Counters of the nats-server before and after.
     pub(crate) traffic: [Traffic; 2],
 }
 

@@ -1,4 +1,4 @@
-//! What a step of the loop costs, next to what as many raw messages cost on the same nats-server: `make bench`.
+//! Cost of a step of the loop, next to the cost of as many raw messages on the same nats-server: `make bench`.
 //!
 //! This binary plays each part in a separate process, so that the costs of each part are measured separately.
 
@@ -58,7 +58,7 @@ enum Part {
     /// A collector of traces that keeps none.
     #[command(hide = true)]
     Collector,
-    /// What a step costs among 100 000 idle sessions, and at the end of a long transcript: prints `loop.growth.*`
+    /// Cost of a step among 100 000 idle sessions, and at the end of a long transcript: prints `loop.growth.*`
     Growth(growth::GrowthOptions),
     /// Whether memory stays flat, half an hour long
     Soak(soak::SoakOptions),
@@ -70,15 +70,15 @@ enum Part {
         /// Bytes of a transcript.
         bytes: usize,
     },
-    /// What the gateway adds to a model's reply: prints `gateway.*`
+    /// Cost that the gateway adds to a model's reply: prints `gateway.*`
     Gateway(gateway::GatewayOptions),
-    /// What the edge adds to a chat completion, and what many watchers cost: prints `edge.*`
+    /// Time that the edge adds to a chat completion, and the cost of many watchers: prints `edge.*`
     Edge(edge::EdgeOptions),
-    /// What a tool call costs beside its tool: prints `tools.*`
+    /// Cost of a tool call beside its tool: prints `tools.*`
     Tools(tools::ToolsOptions),
-    /// How much slower a tenant's sessions are beside another tenant that asks for too much: prints `neighbours.*`
+    /// Slowdown of a tenant's sessions beside another tenant that asks for too much: prints `neighbours.*`
     Neighbours(neighbours::NeighboursOptions),
-    /// What traces and metrics cost: prints `overhead.*`
+    /// Cost of traces and metrics: prints `overhead.*`
     Overhead(overhead::OverheadOptions),
     /// A model server that answers at once
     #[command(hide = true)]

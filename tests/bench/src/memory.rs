@@ -1,4 +1,4 @@
-//! What a session that is kept in memory takes, next to its transcript.
+//! Memory of a session that is kept in memory, next to the size of its transcript.
 //!
 //! Each size is measured in a process of its own that does nothing else: what the kernel says that it holds grows by
 //! the sessions that are folded in it, and by what folding leaves behind. So the allocator's own share is counted too,
@@ -22,7 +22,7 @@ const ALL_BYTES: usize = 64 << 20;
 const BYTES_PER_MIB: f64 = 1_048_576.0;
 /// Steps of a transcript: as many as one turn may have, and some to spare.
 const STEPS: usize = 150;
-/// What is measured: the figure, bytes of the transcript.
+/// Measured sizes: name of the figure, and bytes of the transcript.
 const SIZES: &[(&str, usize)] =
     &[("core.session_memory_ratio_100k", 100_000), ("core.session_memory_ratio_1m", 1_000_000)];
 

@@ -20,11 +20,11 @@ pub(crate) const STEPS: usize = 5;
 /// Bytes of the bodies of all requests.
 static RECEIVED: AtomicUsize = AtomicUsize::new(0);
 
-/// What a user says for a call of [`SILENT`].
+/// User message that asks for a call of [`SILENT`].
 pub(crate) const CALL_SILENT: &str = "Call the silent tool.";
-/// What a user says for a call of [`STRICT`].
+/// User message that asks for a call of [`STRICT`].
 pub(crate) const CALL_STRICT: &str = "Call the strict tool.";
-/// What a user says for a reply of 64 KiB.
+/// User message that asks for a reply of 64 KiB.
 pub(crate) const SAY_MUCH: &str = "Say much.";
 /// A tool that never answers.
 pub(crate) const SILENT: &str = "silent";

@@ -25,7 +25,7 @@ struct Node {
     monitor: String,
 }
 
-/// How the servers keep what they are given.
+/// Replication and sync settings of the servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Durability {
     /// Servers, and copies of each message.
@@ -46,7 +46,7 @@ impl Durability {
     }
 }
 
-/// What the server has counted since its start.
+/// Counters of the server since its start.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub(crate) struct Traffic {
     /// Messages from clients: publishes, requests, replies, acks.
@@ -55,7 +55,7 @@ pub(crate) struct Traffic {
     pub(crate) in_bytes: u64,
 }
 
-/// What all streams hold.
+/// Contents of all streams together.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub(crate) struct Contents {
     pub(crate) messages: u64,
@@ -93,7 +93,7 @@ impl NatsNodes {
         Ok(Self { nodes })
     }
 
-    /// Where clients connect: every node, separated by commas.
+    /// Returns the URLs of all nodes for clients, separated by commas.
     pub(crate) fn url(&self) -> String {
         self.nodes.iter().map(|node| node.url.as_str()).collect::<Vec<_>>().join(",")
     }
@@ -102,12 +102,12 @@ impl NatsNodes {
         self.nodes.iter().map(|node| &node.process)
     }
 
-    /// What all nodes use together.
+    /// Returns the resource usage of all nodes together.
     pub(crate) fn usage(&self) -> anyhow::Result<Usage> {
         self.processes().try_fold(Usage::default(), |sum, process| Ok(sum.plus(process.usage()?)))
     }
 
-    /// What all nodes have counted.
+    /// Returns the counters of all nodes together.
     pub(crate) async fn traffic(&self) -> anyhow::Result<Traffic> {
         let mut all = Traffic::default();
         for node in &self.nodes {
@@ -119,7 +119,7 @@ impl NatsNodes {
         Ok(all)
     }
 
-    /// What the streams of the first node hold.
+    /// Returns the contents of the streams of the first node.
     pub(crate) async fn contents(&self) -> anyhow::Result<Contents> {
         let node = self.nodes.first().context("there is no node")?;
         Ok(serde_json::from_str(&node.monitored("/jsz").await?)?)

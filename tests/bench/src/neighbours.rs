@@ -33,9 +33,9 @@ const SLOW_CHUNKS: usize = 3_600;
 const COSTLY_PER_S: u32 = 4;
 /// Sessions that it begins at the same time.
 const BEGINNING: usize = 16;
-/// How long the catalogue may take to show the tools.
+/// Longest time until the catalogue shows the tools.
 const KNOWN_WITHIN: Duration = Duration::from_secs(20);
-/// How long a load is left alone after its sessions have begun, so that their calls reach their workers.
+/// Pause after the sessions of a load have begun, so that their calls reach their workers.
 const SETTLE: Duration = Duration::from_secs(4);
 
 /// Options of the neighbours measurement.
@@ -44,12 +44,12 @@ pub(crate) struct NeighboursOptions {
     /// Sessions that the first tenant begins each second
     #[arg(long, default_value_t = 15)]
     rate: u32,
-    /// How long it is measured beside each load
+    /// Seconds for which it is measured beside each load
     #[arg(long, default_value_t = 20)]
     seconds: u64,
 }
 
-/// What the second tenant does.
+/// Load of the second tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Load {
     /// Calls of a tool that never answers.

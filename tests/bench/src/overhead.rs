@@ -15,9 +15,9 @@ use crate::fixture::{Fixture, FleetShape, Telemetry};
 use crate::load;
 use crate::report::{self, Figure};
 
-/// How often a fleet is scraped: fifteen times as often as Prometheus does by default.
+/// Interval at which a fleet is scraped: fifteen times as often as the chart has it done.
 const SCRAPE_EVERY: Duration = Duration::from_secs(1);
-/// What is compared with a fleet whose telemetry is off.
+/// Fleets that are compared with one whose telemetry is off.
 const COMPARED: [(&str, Telemetry); 4] = [
     ("metrics", Telemetry::Unread),
     ("metrics_scraped", Telemetry::Scraped),
@@ -31,15 +31,15 @@ pub(crate) struct OverheadOptions {
     /// Sessions at the same time
     #[arg(long, default_value_t = 128)]
     concurrency: usize,
-    /// How often each fleet is measured
+    /// Number of measurements of each fleet
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// How long it is measured each time
+    /// Seconds of each measurement of a fleet
     #[arg(long, default_value_t = 10)]
     seconds: u64,
 }
 
-/// What one fleet did in one round.
+/// Result of one fleet in one round.
 #[derive(Debug, Clone, Copy)]
 struct Observed {
     /// Steps in the time in which the yardstick takes a second of CPU: both cores are busy, so this is the throughput of

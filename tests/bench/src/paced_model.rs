@@ -14,7 +14,7 @@ pub(crate) fn now_ns() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What a chunk says: when it was to be written, and when it was.
+/// Returns the stamp of a chunk: the time at which it was to be written, and the time at which it was.
 fn stamp(meant: u64) -> String {
     format!("t={meant},{};", now_ns())
 }
@@ -101,7 +101,7 @@ async fn request(connection: &mut TcpStream, read: &mut Vec<u8>) -> std::io::Res
     }
 }
 
-/// What a reply consists of.
+/// Number, pause and size of the chunks of a reply.
 struct Plan {
     chunks: u32,
     pause: Duration,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use tokio::time::{Instant, sleep};
 
-/// How long a process may take until it works.
+/// Longest time until a process works.
 const START_MAX: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Ticks of a second in `/proc/<pid>/stat`: what Linux shows to processes on every machine.
@@ -22,7 +22,7 @@ pub(crate) struct Process {
     log: PathBuf,
 }
 
-/// What a process has used since its start, and holds now.
+/// Resource usage of a process since its start, and the memory that it holds now.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Usage {
     /// CPU in seconds, its own and the kernel's for it.
@@ -107,12 +107,12 @@ impl Drop for Process {
     }
 }
 
-/// What this process uses.
+/// Returns the resource usage of this process.
 pub(crate) fn own_usage() -> anyhow::Result<Usage> {
     usage("self")
 }
 
-/// What another process uses.
+/// Returns the resource usage of another process.
 pub(crate) fn usage_of(id: u32) -> anyhow::Result<Usage> {
     usage(&id.to_string())
 }

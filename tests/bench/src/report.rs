@@ -125,7 +125,7 @@ fn figures(level: &Level) -> Vec<Figure> {
     ]
 }
 
-/// What counts as the cost of the loop: services and nats-server.
+/// Returns the CPU seconds that count as the cost of the loop: services and nats-server.
 pub(crate) fn counted(used: &Used) -> f64 {
     used.services.iter().map(|(_, usage)| usage.cpu_s).sum::<f64>() + used.nats.cpu_s
 }
@@ -197,7 +197,7 @@ pub(crate) fn table(figures: &[Figure]) -> String {
     text
 }
 
-/// Where CPU and memory go, by process.
+/// Formats CPU and memory by process.
 fn parts(levels: &[Level]) -> String {
     let mut text = format!("\n{:<24} {:<16} {:>12} {:>9} {:>9}\n", "level", "process", "cpu s/1000", "rss MiB", "peak");
     for Level { row, measured, .. } in levels {
@@ -218,7 +218,7 @@ fn parts(levels: &[Level]) -> String {
     text
 }
 
-/// How a session goes, and what the nats-server counted.
+/// Formats the durations of the parts of a session, and the counters of the nats-server.
 fn positions(levels: &[Level]) -> String {
     let mut text = String::new();
     for Level { row, measured, .. } in levels {

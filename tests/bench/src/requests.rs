@@ -1,5 +1,5 @@
-//! What it costs to send requests of one size to the model server, by a plain client: the bytes that a provider needs
-//! whatever a fleet does.
+//! Cost of requests of one size to the model server, by a plain client: the bytes that a provider needs whatever a
+//! fleet does.
 
 use std::process::Stdio;
 use std::sync::Arc;

@@ -11,19 +11,19 @@ use crate::{anatomy, floor, load, report};
 /// Options of the main measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct RunOptions {
-    /// Which shapes of the fleet
+    /// Shapes of the fleet to measure
     #[arg(long, value_delimiter = ',', value_enum, default_values_t = [Row::Together, Row::Apart, Row::Traced, Row::Always, Row::Three])]
     rows: Vec<Row>,
     /// Sessions at the same time, one level each, in place of what each shape has
     #[arg(long, value_delimiter = ',')]
     concurrency: Vec<usize>,
-    /// How long each level is measured
+    /// Seconds for which each level is measured
     #[arg(long, default_value_t = 15)]
     seconds: u64,
-    /// How long each floor is measured
+    /// Seconds for which each floor is measured
     #[arg(long, default_value_t = 5)]
     floor_seconds: u64,
-    /// How long each level runs before it is measured
+    /// Seconds for which each level runs before it is measured
     #[arg(long, default_value_t = 4)]
     warm_seconds: u64,
 }

@@ -10,14 +10,14 @@ use crate::fixture::{Fixture, FleetShape};
 use crate::load::{Load, percentile};
 use crate::report;
 
-/// How often memory is read.
+/// Interval between two reads of the memory.
 const LOOK: Duration = Duration::from_secs(10);
-/// What part of the time, in hundredths, is left out: caches and pools fill.
+/// First part of the run that is left out, in percent: caches and pools fill.
 const FILLING_PERCENT: usize = 30;
 /// Seconds after which sessions leave the log, so that many do.
 const ARCHIVE_AFTER: u64 = 60;
 
-/// How long, and under which load.
+/// Length and load of the run.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct SoakOptions {
     /// Length of the run in minutes
@@ -36,11 +36,11 @@ struct Row {
     rss_mb: Vec<f64>,
     /// MiB that it grows by in an hour, after the first third: the line of least squares.
     mb_per_hour: f64,
-    /// What that would be of its memory.
+    /// Growth in an hour, in percent of its mean memory.
     percent_per_hour: f64,
 }
 
-/// What the run came to.
+/// Result of the run.
 #[derive(Debug, Serialize)]
 struct Soak {
     minutes: u64,

@@ -9,7 +9,7 @@ use crate::paced_model::now_ns;
 use crate::process::announce;
 
 pub(crate) const TOOL: &str = "word_count";
-/// Where its process answers raw requests.
+/// Subject on which its process answers raw requests.
 pub(crate) const ECHO: &str = "bench_echo";
 /// The field of its results that says when the handler ran, in nanoseconds.
 pub(crate) const AT: &str = "handled_ns";

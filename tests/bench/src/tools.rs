@@ -23,9 +23,9 @@ use crate::tool::{AT, ECHO};
 
 /// Every commit, as the server is given it.
 const LOG: &str = "ai_loop.log.>";
-/// What is asked: two replies, the first of which calls the tool.
+/// Prompt for two replies, the first of which calls the tool.
 const PROMPT: &str = "Answer in 2 steps.";
-/// How long the last calls may take to end.
+/// Longest wait for the end of the last calls.
 const REST_MAX: Duration = Duration::from_secs(20);
 /// Share of the calls that may still be open at the end; an open rate that the fleet cannot keep would show here.
 const OPEN_MAX: f64 = 0.001;
@@ -36,10 +36,10 @@ pub(crate) struct ToolsOptions {
     /// Calls that begin each second, whatever became of those before
     #[arg(long, default_value_t = 200)]
     rate: u32,
-    /// How long it is measured
+    /// Seconds for which it is measured
     #[arg(long, default_value_t = 15)]
     seconds: u64,
-    /// How long it runs before
+    /// Seconds for which it runs before
     #[arg(long, default_value_t = 4)]
     warm_seconds: u64,
 }
@@ -50,7 +50,7 @@ impl Default for ToolsOptions {
     }
 }
 
-/// When what happened to one call, in nanoseconds.
+/// Times of the events of one call, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
 struct CallTimes {
     opened: u64,
@@ -181,7 +181,7 @@ fn has(message: &Message, part: &[u8]) -> bool {
     message.payload.windows(part.len()).any(|window| window == part)
 }
 
-/// When the tool's handler ran, as its result says it.
+/// Reads the time at which the tool's handler ran from its result.
 fn handled(payload: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(payload).ok()?;
     let (_, rest) = text.split_once(AT)?;

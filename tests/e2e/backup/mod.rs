@@ -97,7 +97,7 @@ impl Backups {
     }
 }
 
-/// What nats-server says about a stream; none where there is none.
+/// Returns the answer of nats-server about a stream; `None` if there is no such stream.
 async fn stream_info(client: &Client, stream: &str) -> anyhow::Result<Option<Value>> {
     let answer = client.request(format!("$JS.API.STREAM.INFO.{stream}"), "".into()).await?;
     let answer: Value = serde_json::from_slice(&answer.payload)?;

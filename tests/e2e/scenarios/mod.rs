@@ -23,7 +23,7 @@ use script::{Job, Scripted};
 const JOBS: u64 = 100;
 /// Jobs that are done at the same time.
 const CONCURRENT: usize = 8;
-/// How often the user says "continue" before the job is given up.
+/// Maximum number of times that the user says "continue" before the job is given up.
 const NUDGES_MAX: u32 = 12;
 
 /// The result of a job.

@@ -16,7 +16,7 @@ pub(super) struct Job {
     steps: Vec<Step>,
 }
 
-/// What a step does.
+/// Action of the model in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     Think,
@@ -58,12 +58,12 @@ impl Job {
         Self { number, agent, steps }
     }
 
-    /// What the user asks.
+    /// Returns the task that the user gives.
     pub(super) fn task(&self) -> String {
         format!("Job {}: look at the files, work step by step, and tell the result.", self.number)
     }
 
-    /// What stands in the answer when the job is done.
+    /// Returns the text that the answer contains when the job is done.
     pub(super) fn result(&self) -> String {
         format!("RESULT-{}", self.number)
     }
@@ -119,7 +119,7 @@ impl Scripted {
     }
 }
 
-/// How the prompt asks the model to continue.
+/// Form in which the prompt asks the model to continue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Habit {
     Nothing,

@@ -110,7 +110,7 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// What it is counted as.
+    /// Returns the name under which it is counted.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Append { .. } => "append",
@@ -141,7 +141,7 @@ impl Operation {
     }
 }
 
-/// Where a body is written.
+/// Target to which a body is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum BodyTarget {
     Stream,

@@ -117,7 +117,7 @@ fn queue() -> Vec<(&'static str, Vec<Operation>)> {
     ]
 }
 
-/// What is stored and read.
+/// Returns the sequences about storing and reading.
 fn others() -> Vec<(&'static str, Vec<Operation>)> {
     let too_large = [BodyTarget::Stream, BodyTarget::Key, BodyTarget::NewKey, BodyTarget::Object];
     let timer = |number, past| Operation::Timer { session: 0, number, past };

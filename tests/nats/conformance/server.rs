@@ -61,8 +61,8 @@ impl Server {
         Ok(self.take(pulled))
     }
 
-    /// What is in a queue, asked again while it is not what the other server says: a consumer hears of a message a
-    /// moment after it is stored, and of a single purged one a moment after the purge.
+    /// Returns the depth of a queue, read again while it differs from that of the other server: a consumer learns of a
+    /// message a moment after it is stored, and of the purge of a single message a moment after the purge.
     pub(super) async fn depth_like(&self, queue: Queue, other: &str) -> anyhow::Result<String> {
         let until = Instant::now() + SURELY;
         loop {

@@ -93,7 +93,7 @@ struct Turn {
     calls: BTreeSet<String>,
     /// The limit that an open gate is about.
     open_limit: Option<StopReason>,
-    /// How often a person approved `max_iterations` further steps.
+    /// Number of times that a person approved `max_iterations` further steps.
     granted: u32,
     /// A person denied a gate about a limit or a failed model.
     denied: bool,

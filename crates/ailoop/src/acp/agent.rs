@@ -33,11 +33,11 @@ const REQUESTS_MAX: usize = 16;
 pub(super) struct Agent {
     shared: Arc<Shared>,
     running: Arc<Semaphore>,
-    /// What the editor can do; none before `initialize`.
+    /// Abilities of the editor; none before `initialize`.
     client: Option<ClientAbilities>,
 }
 
-/// What the tasks of requests share.
+/// State that the tasks of requests share.
 struct Shared {
     peer: Peer,
     link: Arc<EdgeLink>,
@@ -93,7 +93,7 @@ impl Agent {
         }
     }
 
-    /// Begins a request; whoever performs it answers it.
+    /// Begins a request; the task that performs the request answers it.
     async fn begin(&mut self, id: &Value, method: &str, params: Value) -> Result<(), RpcError> {
         if method == "initialize" {
             let InitializeParams { client_capabilities } = parse_params(method, params)?;

@@ -17,7 +17,7 @@ const REJECT: &str = "reject";
 /// Beginning of the options that answer a question; the index of the choice follows.
 const CHOICE: &str = "choice-";
 
-/// How a gate is asked.
+/// Question of a gate to the person at the editor.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Question {
     /// A request to the client.
@@ -26,7 +26,7 @@ pub(super) enum Question {
     Typed { text: String },
 }
 
-/// What a person answered.
+/// Reply of the person to a question.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PersonReply {
     /// An answer, in which the caller sets the session and the command id.

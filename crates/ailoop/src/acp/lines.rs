@@ -1,14 +1,14 @@
-//! Lines of a stream, of which none can be longer than a limit.
+//! Lines of a stream, with a limit on the length of each line.
 
 use std::io;
 
 use contract::limits::FRAME_BYTES_MAX;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
-/// Bytes of one message of the client: those of a frame of any other client.
+/// Bytes of one message of the client: as many as in a frame of any other client.
 const LINE_BYTES_MAX: usize = FRAME_BYTES_MAX;
 
-/// What was read from the stream.
+/// Result of reading a line from the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Line {
     /// A line without its end.

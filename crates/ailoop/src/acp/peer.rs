@@ -18,7 +18,7 @@ use super::wire::{RpcError, answer_line, notification_line, request_line};
 const LINES_MAX: usize = 64;
 /// Requests that the editor has not answered.
 const REQUESTS_MAX: usize = 256;
-/// How long the last lines may take.
+/// Timeout for writing the last lines.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 /// The answer of the editor to a request.

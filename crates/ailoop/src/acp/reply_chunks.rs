@@ -9,7 +9,7 @@ use super::update::{Block, SessionUpdate};
 /// Turn and step of a reply.
 type ReplyStep = (u32, u32);
 
-/// The replies of a session, of which each text goes out once.
+/// The replies of a session; each text is sent once.
 #[derive(Debug, Default)]
 pub(super) struct ReplyChunks {
     current: ReplyStep,
@@ -44,7 +44,7 @@ impl ReplyChunks {
         }
     }
 
-    /// Takes a complete reply; returns what is missing of it.
+    /// Takes a complete reply; returns updates for the part that was not sent.
     pub(super) fn complete(&mut self, full: &AiFullReceived) -> Vec<SessionUpdate> {
         let step = (full.turn, full.step);
         self.enter(step);

@@ -66,7 +66,7 @@ pub(super) fn initialize_answer() -> Value {
     })
 }
 
-/// What a person should know whose editor brings MCP servers.
+/// Makes the notice for a person whose editor brings MCP servers.
 pub(super) fn mcp_notice(params: &OpenParams) -> Option<String> {
     (!params.mcp_servers.is_empty()).then(|| {
         let count = params.mcp_servers.len();

@@ -13,7 +13,7 @@ pub(super) struct Catalogue {
     pub(super) models: Vec<ModelInfo>,
 }
 
-/// What a person chose for a session; empty where nothing is chosen.
+/// Choices of a person for a session; a field is empty if nothing is chosen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Choices {
     pub(super) agent: String,

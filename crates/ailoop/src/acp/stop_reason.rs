@@ -1,4 +1,4 @@
-//! Why a turn ended, in the words of the protocol. Pure.
+//! Stop reason of a turn, in the terms of the protocol. Pure.
 
 use contract::ErrorCode;
 use contract::event::StopReason;

@@ -58,7 +58,7 @@ pub(super) fn call_updates(call: &ToolCallIdentified) -> Vec<SessionUpdate> {
     updates
 }
 
-/// Makes the update that shows a call of which nothing was shown before its result.
+/// Makes the update that shows a call which was not shown before its result.
 pub(super) fn unknown_call_update(result: &ToolCallResult) -> SessionUpdate {
     SessionUpdate::ToolCall(ToolCallFields {
         tool_call_id: result.call.to_string(),

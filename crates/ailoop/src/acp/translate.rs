@@ -18,7 +18,7 @@ use super::update::{Block, CallStatus, Cost, PlanEntry, SessionUpdate, blocks_of
 use crate::notification::{NotificationContent, ParsedNotification};
 use crate::spend_sum::SpendSum;
 
-/// What follows from an event of a session.
+/// Result of translating an event of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Translation {
     Update(SessionUpdate),
@@ -38,11 +38,11 @@ pub(super) enum Translation {
     Configured,
 }
 
-/// How a turn ended.
+/// Result of a turn that ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TurnResult {
     pub(super) stop_reason: StopReason,
-    /// What went wrong last, if the turn could not go on.
+    /// Last error of the turn, if it could not go on.
     pub(super) error: Option<(ErrorCode, String)>,
 }
 

@@ -54,7 +54,7 @@ pub(super) struct ToolCallFields {
     pub(super) raw_output: Option<Value>,
 }
 
-/// What a tool does; an editor chooses its icon by it.
+/// Kind of a tool; an editor chooses its icon by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToolKind {
@@ -69,7 +69,7 @@ pub(super) enum ToolKind {
     Other,
 }
 
-/// How far a call is.
+/// Status of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CallStatus {
@@ -101,7 +101,7 @@ pub(super) struct PlanEntry {
     pub(super) status: &'static str,
 }
 
-/// What the session has cost so far.
+/// Cost of the session so far.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Cost {
     pub(super) amount: f64,

@@ -15,9 +15,9 @@ const INVALID_REQUEST: i32 = -32600;
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
 const INTERNAL_ERROR: i32 = -32603;
-/// Of the protocol: credentials are needed.
+/// Error code of the protocol: credentials are needed.
 const AUTH_REQUIRED: i32 = -32000;
-/// Of the protocol: a session, or another resource, does not exist.
+/// Error code of the protocol: a session, or another resource, does not exist.
 const RESOURCE_NOT_FOUND: i32 = -32002;
 
 /// A message of the client.

@@ -29,7 +29,7 @@ pub enum ApiKeyCommand {
 pub struct ApiKeyNewArgs {
     /// The name of the key, once in its file
     pub id: String,
-    /// What the holder may do; repeat it for each scope [default: run and observe]
+    /// A scope that the key grants; repeat it for each [default: run and observe]
     #[arg(long = "scope", value_name = "SCOPE")]
     pub scopes: Vec<ScopeArg>,
     /// The tenant whose sessions the key reaches [default: that of the edge]

@@ -21,7 +21,7 @@ pub struct ApprovalsArgs {
     /// List only those of this session
     #[arg(long, value_name = "ID")]
     pub session: Option<String>,
-    /// How the result is printed.
+    /// Output format of the result.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The fleet that the command is for.

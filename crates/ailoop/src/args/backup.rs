@@ -15,7 +15,7 @@ pub struct BackupArgs {
     /// Back up only this stream, by its name on nats-server, such as `AI_LOOP_LOG`; can be repeated
     #[arg(long, value_name = "STREAM")]
     pub only: Vec<String>,
-    /// Where to reach NATS, or which cell.
+    /// Address of NATS, or the cell.
     #[command(flatten)]
     pub nats: NatsArgs,
 }
@@ -35,7 +35,7 @@ pub struct RestoreArgs {
     /// The replicas of each stream: 1 on one server, 3 in a cluster [default: nats.replicas of the configuration]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=5))]
     pub replicas: Option<u64>,
-    /// Where to reach NATS, or which cell.
+    /// Address of NATS, or the cell.
     #[command(flatten)]
     pub nats: NatsArgs,
 }

@@ -11,7 +11,7 @@ pub struct BudgetsArgs {
     /// The subcommand; without one the command lists.
     #[command(subcommand)]
     pub command: Option<BudgetsCommand>,
-    /// How the result is printed.
+    /// Output format of the result.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The fleet that the command is for.

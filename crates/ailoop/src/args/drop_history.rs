@@ -18,7 +18,7 @@ pub struct DropHistoryArgs {
     /// The tenant of the session
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// Where to reach NATS, or which cell.
+    /// Address of NATS, or the cell.
     #[command(flatten)]
     pub nats: NatsArgs,
 }

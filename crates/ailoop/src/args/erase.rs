@@ -26,7 +26,7 @@ pub struct SessionsRmArgs {
     /// The tenant of the sessions
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// Where to reach NATS, or which cell.
+    /// Address of NATS, or the cell.
     #[command(flatten)]
     pub nats: NatsArgs,
 }

@@ -1,10 +1,10 @@
-//! Which sessions a command is for.
+//! Selection of the sessions that a command is for.
 
 use clap::{Args, ValueEnum};
 
 use super::values::parse_since;
 
-/// Which sessions a command is for; all where no option is given.
+/// Selection of the sessions that a command is for; all sessions if no option is given.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SessionFilter {
     /// Only sessions in this phase

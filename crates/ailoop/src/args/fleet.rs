@@ -61,7 +61,7 @@ pub struct UpArgs {
 /// Arguments of `ailoop queues`.
 #[derive(Debug, Clone, Args)]
 pub struct QueuesArgs {
-    /// How the result is printed.
+    /// Output format of the result.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The fleet that the command is for.

@@ -17,7 +17,7 @@ pub struct ReplayArgs {
     /// Print the state after this slot
     #[arg(long, value_name = "SLOT")]
     pub at: Option<u64>,
-    /// How the result is printed.
+    /// Output format of the result.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The fleet that the command is for.
@@ -60,7 +60,7 @@ pub struct ExportArgs {
     /// The tenant of the session
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// Where to reach NATS, or which cell.
+    /// Address of NATS, or the cell.
     #[command(flatten)]
     pub nats: NatsArgs,
 }
@@ -70,7 +70,7 @@ pub struct ExportArgs {
 pub struct ImportArgs {
     /// The file to read
     pub file: PathBuf,
-    /// Where to reach NATS, or which cell.
+    /// Address of NATS, or the cell.
     #[command(flatten)]
     pub nats: NatsArgs,
 }
@@ -81,7 +81,7 @@ pub struct DecisionsArgs {
     /// The session to work on.
     #[command(flatten)]
     pub session: SessionRef,
-    /// How the result is printed.
+    /// Output format of the result.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The fleet that the command is for.
@@ -95,7 +95,7 @@ pub struct StatsArgs {
     /// Count only sessions that began at or after this time, such as 2026-01-15T10:30:45Z
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// How the result is printed.
+    /// Output format of the result.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The fleet that the command is for.

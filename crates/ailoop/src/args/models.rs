@@ -9,7 +9,7 @@ use super::output::OutputArgs;
 pub struct ModelsArgs {
     /// A model's id, or `<provider>/<its name for a model>` [default: all models of models.yaml]
     pub model: Option<String>,
-    /// How the result is printed.
+    /// Output format of the result.
     #[command(flatten)]
     pub output: OutputArgs,
 }

@@ -105,7 +105,7 @@ pub struct NatsUserAddArgs {
     /// `default`]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// How long the credential is valid, such as 90d or 12h [default: until it is revoked]
+    /// Lifetime of the credential, such as 90d or 12h [default: until it is revoked]
     #[arg(long, value_name = "TIME", value_parser = parse_lifetime)]
     pub expires: Option<Duration>,
     /// The keys that sign.

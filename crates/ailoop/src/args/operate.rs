@@ -9,7 +9,7 @@ use super::target::FleetTarget;
 /// Arguments of `ailoop status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// How the result is printed.
+    /// Output format of the result.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The fleet that the command is for.
@@ -34,7 +34,7 @@ pub struct DoctorArgs {
     /// Fail on warnings, too
     #[arg(long)]
     pub strict: bool,
-    /// How the result is printed.
+    /// Output format of the result.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The fleet that the command is for.
@@ -48,7 +48,7 @@ pub struct DescribeArgs {
     /// The session to work on.
     #[command(flatten)]
     pub session: SessionRef,
-    /// How the result is printed.
+    /// Output format of the result.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The fleet that the command is for.

@@ -1,11 +1,11 @@
-//! How a command prints what it found.
+//! Output format of a command.
 
 use clap::{Args, ValueEnum};
 
-/// How a command prints what it found.
+/// Output format of a command.
 #[derive(Debug, Clone, Default, Args)]
 pub struct OutputArgs {
-    /// How to print it
+    /// The format of the output
     #[arg(long = "output", short = 'o', value_enum, value_name = "FORMAT", default_value_t = OutputFormat::Table)]
     pub format: OutputFormat,
     /// Print JSON: the same as `--output json`

@@ -40,7 +40,7 @@ pub struct RunArgs {
     /// Longest time for the answer, including approvals, such as 90, 90s or 5m
     #[arg(long, value_parser = parse_duration, value_name = "TIME")]
     pub timeout: Option<Duration>,
-    /// Who answers when an approval is needed [default: you at the terminal; the command fails without a terminal]
+    /// Choose who answers approval requests [default: you at the terminal; the command fails without a terminal]
     #[arg(long, value_enum, value_name = "WHO")]
     pub approve: Option<ApproveArg>,
     /// Most steps for the answer
@@ -79,7 +79,7 @@ pub struct SessionSettings {
     /// a turn
     #[arg(long, value_name = "CHOICE")]
     pub tool_choice: Vec<String>,
-    /// How replies are streamed, such as enabled=false or idle=90; may be repeated
+    /// A setting of reply streaming, such as enabled=false or idle=90; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub streaming: Vec<(String, String)>,
     /// Switch a prompt feature on; may be repeated
@@ -96,7 +96,7 @@ pub struct SessionSettings {
     pub set: Option<String>,
 }
 
-/// Who answers the gates of a session.
+/// Policy for answering the gates of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ApproveArg {
     /// Every tool call may run; questions and requests for more at a limit are declined

@@ -31,7 +31,7 @@ pub struct SessionsArgs {
     /// The most sessions to list
     #[arg(long, default_value_t = 100)]
     pub limit: u32,
-    /// How the result is printed.
+    /// Output format of the result.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The fleet that the command is for.
@@ -97,7 +97,7 @@ pub struct SendArgs {
     pub session: SessionRef,
     /// The text of the message; - reads it from stdin
     pub text: String,
-    /// What the message does to a running turn
+    /// The effect of the message on a running turn
     #[arg(long, value_enum, default_value_t = ModeArg::Steer)]
     pub mode: ModeArg,
     /// The fleet that the command is for.
@@ -105,7 +105,7 @@ pub struct SendArgs {
     pub target: FleetTarget,
 }
 
-/// What a message does to a running turn.
+/// Effect of a message on a running turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ModeArg {
     /// The model reads it at the start of its next step

@@ -1,4 +1,4 @@
-//! Where a fleet and NATS are.
+//! Options that locate a fleet and NATS.
 
 use std::path::PathBuf;
 
@@ -32,12 +32,12 @@ pub struct NatsTarget {
     /// The tenant of the tools
     #[arg(long, default_value = "default")]
     pub tenant: String,
-    /// Where to reach NATS, or which cell.
+    /// Address of NATS, or the cell.
     #[command(flatten)]
     pub nats: NatsArgs,
 }
 
-/// Where to reach NATS, or which cell.
+/// Address of NATS, or the cell.
 #[derive(Debug, Clone, Default, Args)]
 pub struct NatsArgs {
     /// The address of NATS, such as <nats://127.0.0.1:4222> [default: from .ailoop/run.json, else from the

@@ -22,7 +22,7 @@ pub struct ToolsArgs {
     /// The subcommand; without one the command lists.
     #[command(subcommand)]
     pub command: Option<ToolsCommand>,
-    /// How the result is printed.
+    /// Output format of the result.
     #[command(flatten)]
     pub output: OutputArgs,
     /// The fleet that the command is for.

@@ -15,7 +15,7 @@ use crate::failure::CommandFailure;
 /// The format that this version writes, and the newest one that it reads.
 pub(super) const FORMAT: u32 = 1;
 
-/// What is in a backup.
+/// Content of a backup, by stream.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     pub(crate) format: u32,
@@ -25,9 +25,9 @@ pub(crate) struct Manifest {
     pub(crate) ailoop: String,
     /// The version of nats-server that made the snapshots.
     pub(crate) nats_server: String,
-    /// When it was begun.
+    /// Time at which the backup began.
     pub(crate) began: Timestamp,
-    /// When it was complete.
+    /// Time at which the backup was complete.
     pub(crate) ended: Timestamp,
     /// Only some streams were asked for.
     pub(crate) partial: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Manifest {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct StreamEntry {
     pub(crate) name: String,
-    /// When its snapshot began.
+    /// Time at which its snapshot began.
     pub(crate) at: Timestamp,
     /// Its settings, as nats-server names them.
     pub(crate) config: Map<String, Value>,
@@ -66,7 +66,7 @@ struct FormatOnly {
 }
 
 impl Manifest {
-    /// When the log was read: what was committed later is not in the backup.
+    /// Returns the time at which the log was read: later commits are not in the backup.
     pub(crate) fn log_read_at(&self) -> Timestamp {
         let log = Source::Stream(contract::streams::Stream::Log).name();
         self.streams.iter().find(|entry| entry.name == log).map_or(self.began, |entry| entry.at)

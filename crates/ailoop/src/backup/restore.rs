@@ -20,13 +20,13 @@ use crate::failure::CommandFailure;
 use crate::format;
 use crate::terminal::{Style, Terminal};
 
-/// How long nats-server may hold on to a restore whose client has gone: it gives up after 5 s without a chunk.
+/// Longest time that nats-server may hold a restore whose client has gone: it gives up after 5 s without a chunk.
 const ABANDONED_MAX: Duration = Duration::from_secs(20);
 /// Pause between two attempts to begin a restore.
 const RETRY_EVERY: Duration = Duration::from_millis(500);
-/// How often a long restore says how far it is.
+/// Interval between the progress notes of a long restore.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
-/// What to do where the server does not answer a request.
+/// Advice if the server does not answer a request.
 const HELP: &str = "if nats-server has users, this one may lack the permission: use the credentials of role `restorer` \
                     (AILOOP__NATS__CREDENTIALS); else see whether nats-server is busy, and repeat the command";
 

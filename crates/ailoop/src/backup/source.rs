@@ -1,5 +1,5 @@
-//! What a backup has: the streams of ailoop, and those behind its buckets and object stores, in the order in which they
-//! are read.
+//! Sources of a backup: the streams of ailoop, and the streams behind its buckets and object stores, in the order in
+//! which they are read.
 
 use contract::streams::{Bucket, Objects, Queue, Stream};
 

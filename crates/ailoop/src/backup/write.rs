@@ -14,9 +14,9 @@ use crate::failure::CommandFailure;
 use crate::format;
 use crate::terminal::{Style, Terminal};
 
-/// How often a long snapshot says how far it is.
+/// Interval between the progress notes of a long snapshot.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
-/// What to do where the server does not answer a request.
+/// Advice if the server does not answer a request.
 const HELP: &str = "if nats-server has users, this one may lack the permission: use the credentials of role `admin` \
                     (AILOOP__NATS__CREDENTIALS); else see whether nats-server is busy, and try again";
 
@@ -114,8 +114,8 @@ async fn write_tail(
     Ok(TailEntry { messages, file: file.complete()? })
 }
 
-/// How many messages of the beginning are still there at the end, at least: everything that is there, without what may
-/// have been stored since.
+/// Returns the least number of messages of `begun` that are still in the stream at the end: all messages at the end,
+/// without those that may have been stored since.
 fn in_snapshot_for_certain(begun: &StreamState, after: &StreamState) -> u64 {
     after.messages.saturating_sub(after.last_seq.saturating_sub(begun.last_seq)).min(begun.messages)
 }

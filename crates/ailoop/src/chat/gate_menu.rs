@@ -16,7 +16,7 @@ use crate::terminal::Style;
 /// Time in which a choice is not accepted after it was shown: the person may be typing something else.
 const SETTLE_TIME: Duration = Duration::from_millis(700);
 
-/// What the next typed text is for.
+/// Purpose of the next typed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum MenuMode {
     Choice,
@@ -32,7 +32,7 @@ pub(crate) struct GateMenu {
     shown_at: Option<Instant>,
     /// Whether all arguments of the first gate were shown.
     is_readable: bool,
-    /// Where later calls of a tool can be approved, such as `chat`.
+    /// Scope in which later calls of a tool can be approved, such as `chat`.
     scope: &'static str,
     /// Tools whose calls are approved without a question, in this scope.
     always: BTreeSet<String>,
@@ -40,7 +40,7 @@ pub(crate) struct GateMenu {
     answered: BTreeSet<String>,
 }
 
-/// What follows from a notification or a typed text.
+/// Result of a notification or a typed text.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct MenuStep {
     /// Lines to print above the region.

@@ -1,4 +1,4 @@
-//! What a person reads before they answer a gate: the file and its change first, then all other arguments. Pure.
+//! View of a gate that a person reads before answering: the file and its change first, then all other arguments. Pure.
 
 use contract::event::GateOpened;
 use serde_json::{Map, Value};

@@ -19,7 +19,7 @@ const END_PASTE_MODE: &str = "\x1b[?2004l";
 /// Columns and rows of a terminal that does not say its size.
 const SIZE_DEFAULT: (u16, u16) = (80, 24);
 
-/// What the person did.
+/// Input of the person at the terminal.
 #[derive(Debug)]
 pub(crate) enum UserInput {
     /// They sent a text.
@@ -32,7 +32,7 @@ pub(crate) enum UserInput {
     Changed,
 }
 
-/// What a key does.
+/// Action that a key triggers.
 #[derive(Debug, PartialEq, Eq)]
 enum KeyAction {
     Edit(Edit),
@@ -51,7 +51,7 @@ pub(crate) struct KeyInput {
     events: EventStream,
     editor: LineEditor,
     history: History,
-    /// What the text can be completed to.
+    /// Possible completions of the typed text.
     candidates: Vec<String>,
     size: ScreenSize,
     _raw: RawMode,

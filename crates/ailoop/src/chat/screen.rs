@@ -15,7 +15,7 @@ pub(crate) struct ScreenSize {
     pub(crate) rows: usize,
 }
 
-/// What the region shows: one output for each row.
+/// Content of the region: one output for each row.
 #[derive(Debug, Default)]
 pub(crate) struct Region {
     pub(crate) rows: Vec<Output>,
@@ -125,7 +125,7 @@ mod tests {
         Output::Note(Style::Faint, text.to_owned())
     }
 
-    /// What a terminal shows after frames, without empty rows at the end.
+    /// Returns the text that a terminal shows after frames, without empty rows at the end.
     fn shown(terminal: &vt100::Parser) -> String {
         terminal.screen().contents().trim_end().to_owned()
     }

@@ -19,7 +19,7 @@ const CALLS_SHOWN_MAX: usize = 2;
 /// Calls that are remembered.
 const CALLS_MAX: usize = 1_000;
 
-/// What a session does.
+/// Current activity of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activity {
     /// The session waits for a message.
@@ -54,9 +54,9 @@ pub(crate) struct StatusLine {
     step: u32,
     steps_max: Option<u32>,
     spent: SpendSum,
-    /// Why the fleet cannot be reached.
+    /// Reason why the fleet cannot be reached.
     outage: Option<String>,
-    /// What Ctrl-C does while a turn runs.
+    /// Text that says what Ctrl-C does while a turn runs.
     interrupt_hint: &'static str,
 }
 

@@ -20,7 +20,7 @@ use crate::terminal::{Style, Terminal};
 /// Seconds that a cluster may take to elect the leader that answers for JetStream.
 const LEADER_SECONDS_MAX: u32 = 30;
 
-/// What a person types to delete streams.
+/// Text that a person types to confirm the deletion of streams.
 const CONFIRMATION: &str = "delete";
 
 pub(super) async fn backup_streams(args: &BackupArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {

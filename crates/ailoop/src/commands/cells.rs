@@ -61,7 +61,7 @@ pub(super) fn nats_of_tenant(args: &NatsArgs, tenant: &TenantId) -> Result<Vec<N
     table.cells_of(tenant).into_iter().map(|name| Ok(find_cell(&table, name)?.nats.clone())).collect()
 }
 
-/// Whether the log of a cell has a session, and not only what says that another cell has it.
+/// Whether the log of a cell has a session, and not only a pointer to another cell.
 async fn has_session(config: &CellConfig, key: &SessionKey) -> Result<bool, CommandFailure> {
     let at = |error: bus::BusError| CommandFailure::from(error).at(config.nats.shown_url());
     let bus = Bus::connect(&config.nats).await.map_err(at)?;

@@ -71,7 +71,7 @@ async fn control_selected(verb: ControlVerb, args: &ControlArgs, terminal: &Term
 }
 
 impl ControlVerb {
-    /// What has become of the session, as people read it.
+    /// Returns the outcome of the command for the session, as people read it.
     fn done(self) -> &'static str {
         match self {
             Self::Pause => "paused",

@@ -32,7 +32,7 @@ const STOP_MAX: Duration = Duration::from_secs(10);
 /// Longest wait for the answer to a command that is sent while this process ends.
 const EXIT_COMMAND_MAX: Duration = Duration::from_secs(5);
 
-/// How long the fleet runs.
+/// Lifetime of the fleet, relative to this command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FleetLifetime {
     /// It runs on after this command, and so does the session.
@@ -58,7 +58,7 @@ struct StartedSession {
     target: WaitTarget,
 }
 
-/// Who answers the gates of the session.
+/// Source of the answers to the gates of the session.
 enum Approver {
     /// The person at the terminal.
     Person(mpsc::Receiver<TypedLine>),
@@ -464,8 +464,8 @@ impl Conversation<'_> {
 /// Note for the user when the fleet answers again.
 pub(super) const RESTORED: &str = "the fleet answers again; the session goes on";
 
-/// Shows what is no notification of the session itself: lines of its children, and whether the fleet answers. Returns the
-/// notification, if it is one.
+/// Shows an item that is no notification of the session itself: lines of its children, or whether the fleet answers.
+/// Returns the notification, if the item is one.
 pub(super) fn show_other_items(
     item: TreeItem,
     display: &mut LiveDisplay<'_>,

@@ -80,7 +80,7 @@ async fn show_letter(args: &DeadArgs, terminal: &Terminal) -> Result<Exit, Comma
     Ok(finish(terminal.print_data(&format!("{text}\n"))))
 }
 
-/// What is done with dead letters.
+/// Action on a dead letter that a person chose.
 #[derive(Debug, Clone, Copy)]
 enum Remedy {
     Retry,
@@ -88,7 +88,7 @@ enum Remedy {
 }
 
 impl Remedy {
-    /// Handles one dead letter; returns what became of it, as people read it.
+    /// Handles one dead letter; returns the outcome, as people read it.
     async fn apply(self, client: &EdgeClient, request: DeadRequest) -> Result<String, CommandFailure> {
         match self {
             Self::Retry => {

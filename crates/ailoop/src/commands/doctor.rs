@@ -42,7 +42,7 @@ const CLOCK_MAX: Duration = Duration::from_secs(1);
 const ITEM_AGE_MAX: Duration = Duration::from_mins(5);
 /// An answer of the edge that takes longer is reported. It includes the 0.7 s in which the fleet answers.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
-/// What stands before the text of a check, and in place of it before further lines.
+/// Indentation of the text of a check, and of the advice below it.
 const FOUND_INDENT: &str = "        ";
 
 /// Checks the fleet; fails if a check fails.
@@ -212,7 +212,7 @@ fn check_queues(status: &FleetStatus) -> Vec<Check> {
     status.queues.iter().map(check).collect()
 }
 
-/// What the edge reaches behind it: the composer with its agents and models, and the tools.
+/// Checks the parts behind the edge: the composer with its agents and models, the tools, and the open gates.
 async fn check_parts(client: &EdgeClient) -> Vec<Check> {
     let agents = client.call(ListAgentsRequest {}, SessionsApi::list_agents).await.map(|reply| reply.agents.len());
     let models = client.call(ListModelsRequest {}, SessionsApi::list_models).await.map(|reply| reply.models.len());

@@ -61,7 +61,8 @@ pub(super) async fn erase_sessions(args: &SessionsRmArgs, terminal: &Terminal) -
     Ok(Exit::Done)
 }
 
-/// Erases a session where it is, and then what says in other cells where it is. Returns the number of messages.
+/// Erases a session in the cell that has it, and then the pointers to it in other cells. Returns the number of
+/// messages.
 async fn erase_everywhere(stores: &[(Bus, Arc<NatsTransport>)], key: &SessionKey) -> Result<u64, CommandFailure> {
     let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
     for store in stores {

@@ -1,4 +1,4 @@
-//! Which fleet and which NATS server a command is for.
+//! Location of the fleet and of the NATS server that a command is for.
 
 use ailoop_client::RunFile;
 use bus::{Bus, NatsConfig};
@@ -113,7 +113,7 @@ pub(super) fn no_fleet() -> CommandFailure {
     CommandFailure::new(ErrorCode::Unavailable, "no fleet runs in this directory, or in one above it").help(help)
 }
 
-/// What to do if no fleet was found, although the address for the SDKs is known.
+/// Returns advice for the case that no fleet was found, although the address for the SDKs is known.
 pub(super) fn http_address_hint(url: Option<&str>) -> Option<String> {
     let url = url.filter(|url| !url.is_empty())?;
     Some(format!(

@@ -18,7 +18,7 @@ use crate::table::{Cell, Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 use crate::tools::describe;
 
-/// What the table says of a session with a gate that waits for a person.
+/// Text in the table for a session with a gate that waits for a person.
 const ASKS_YOU: &str = "asks you";
 /// Gates that an edge lists at most.
 pub(super) const GATES_MAX: u32 = 1_000;

@@ -46,7 +46,7 @@ struct LiveRows {
     is_drawn: bool,
 }
 
-/// What is printed of a session.
+/// Selection of the output that is printed for a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Printed {
     /// Everything, as people read it.

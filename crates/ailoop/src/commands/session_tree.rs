@@ -51,7 +51,7 @@ pub(super) struct SessionTree {
     client: EdgeClient,
     session: String,
     stream: SessionStream,
-    /// How lines are laid out; none if children are not followed.
+    /// Layout of lines; none if children are not followed.
     layout: Option<Layout>,
     /// Last event that the reader does not see as it comes; children of results up to it are not followed.
     replay_until: u64,
@@ -174,7 +174,7 @@ impl SessionTree {
         }
     }
 
-    /// When the wait for the rest of a child ends, and of which one.
+    /// Returns the earliest time at which a wait for the rest of a child ends, and that child.
     fn next_due(&self) -> Option<(Instant, ChildKey)> {
         let of_session = self.held.as_ref().map(|(_, child)| *child);
         let waited = self.children.values().filter_map(|child| child.waits_for).chain(of_session);
@@ -332,7 +332,7 @@ impl SessionTree {
         }
     }
 
-    /// Shows lines of a child, and before them whose they are if the last line was that of another session.
+    /// Shows lines of a child. If the last line was from another session, a line before them names the child.
     fn show(&mut self, key: ChildKey, mut outputs: Vec<Output>, layout: Layout) {
         if outputs.is_empty() {
             return;

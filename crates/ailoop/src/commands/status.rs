@@ -63,7 +63,7 @@ fn outage_lines(failure: &CommandFailure) -> Vec<StyledLine> {
     failure.to_string().lines().map(|line| vec![Span::new(Style::Bad, one_line(line))]).collect()
 }
 
-/// What needs attention comes first: a terminal may be too low for the rest.
+/// Draws the status. Lines that need attention come first: a terminal may be too low for the rest.
 fn draw(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
     let mut replicas = Table::new(&[
         TableColumn::name("SERVICE"),

@@ -57,7 +57,7 @@ impl TraceSpan {
         Duration::from_millis(self.end_ms.saturating_sub(self.start_ms))
     }
 
-    /// What people look for in this kind of span.
+    /// Returns the details that people look for in this kind of span.
     fn details(&self) -> String {
         let mut parts = Vec::new();
         let attempt = self.number("ailoop.attempt").filter(|attempt| *attempt > 1);
@@ -142,7 +142,7 @@ fn line(branch: &str, span: &TraceSpan, turn: &TraceSpan) -> String {
     format!("{name:<40} {bar} {took:>9}  {details}").trim_end().to_owned() + "\n"
 }
 
-/// When the span ran within its turn.
+/// Draws the time of the span within its turn as a bar.
 fn bar(span: &TraceSpan, turn: &TraceSpan) -> String {
     let whole = turn.end_ms.saturating_sub(turn.start_ms).max(1);
     let column = |ms: u64| {

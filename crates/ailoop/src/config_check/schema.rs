@@ -163,7 +163,7 @@ impl SchemaChecker {
     }
 }
 
-/// Returns the words of which a value must be one, if each variant is a word.
+/// Returns the allowed words of a value, if each variant is a word.
 fn collect_words<'a>(variants: &'a [Vec<ValidationError<'static>>]) -> Vec<&'a str> {
     let mut words = Vec::new();
     for error in variants.iter().flatten() {

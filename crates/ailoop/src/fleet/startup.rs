@@ -1,4 +1,4 @@
-//! What all fleets in this process share at their start.
+//! Helpers for the start of every fleet in this process.
 
 use std::fmt;
 use std::time::Duration;

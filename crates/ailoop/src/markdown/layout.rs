@@ -12,7 +12,7 @@ const TEXT_COLUMNS_MAX: usize = 100;
 /// Deepest nesting of lists and quotes that is indented.
 const DEPTH_MAX: usize = 8;
 
-/// How Markdown is laid out.
+/// Options for the layout of Markdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MarkdownLayout {
     /// Columns of a line.

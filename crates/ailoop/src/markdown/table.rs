@@ -6,7 +6,7 @@ use crate::terminal::{Span, Style, StyledLine, line_width};
 /// Fewest columns of a cell; a table that would need narrower cells becomes a list.
 const CELL_COLUMNS_MIN: usize = 6;
 const SEPARATOR: &str = " │ ";
-/// How many columns [`SEPARATOR`] has.
+/// Width of [`SEPARATOR`], in columns.
 const SEPARATOR_COLUMNS: usize = 3;
 
 /// Formats a table whose first row is its head.

@@ -20,7 +20,7 @@ pub(super) struct TurnSummary {
     written: Vec<String>,
     began: Option<Timestamp>,
     trace_id: String,
-    /// Where traces are shown, with `{trace_id}`; none where nobody looks at them.
+    /// URL template of a trace, with the placeholder `{trace_id}`; none if traces are not shown anywhere.
     pub(super) trace_url: Option<String>,
 }
 

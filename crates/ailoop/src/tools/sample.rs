@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 const DEPTH_MAX: usize = 16;
 /// Most characters or items that are made to reach a minimum.
 const LENGTH_MAX: u64 = 10_000;
-/// Values for a property, one of which has another type.
+/// Values for a property, at least one of which has another type than the property.
 const WRONG_VALUES: [fn() -> Value; 5] = [
     || json!({"unexpected": true}),
     || json!([["unexpected"]]),

@@ -37,9 +37,9 @@ pub(crate) struct ToolReplica {
 pub(crate) struct ToolReplicas {
     /// Replicas that answered `$SRV.INFO`.
     pub(crate) replicas: Vec<ToolReplica>,
-    /// How many of them gave the same description at `$SRV.INFO.<tool>`, which is the one that counts.
+    /// Number of replicas that gave the same description at `$SRV.INFO.<tool>`, which is the one that counts.
     pub(crate) named_count: usize,
-    /// How many of them answered `$SRV.PING`.
+    /// Number of replicas that answered `$SRV.PING`.
     pub(crate) pinged_count: usize,
 }
 

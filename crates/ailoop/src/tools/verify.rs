@@ -25,7 +25,7 @@ pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) mark: Mark,
     pub(crate) finding: String,
-    /// What to do about it.
+    /// Advice about the finding; none if nothing is to be done.
     pub(crate) hint: Option<String>,
 }
 

@@ -170,7 +170,7 @@ fn make_changes(whole: &Value) -> Vec<(String, String, Value)> {
     all
 }
 
-/// A parser, of which only success or failure is used.
+/// A parser; only its success or failure is used.
 type Parses = fn(&TextFile) -> Result<(), String>;
 
 /// Changes each part of files that have every key. The schema refuses what the parser refuses, with two exceptions: it

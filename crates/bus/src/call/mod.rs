@@ -41,8 +41,8 @@ use crate::{Bus, BusError, CallNote, Delivery, Handler, Hold, SendOutcome, Settl
 use cancels::Cancels;
 pub use status::CallStatus;
 
-/// How long an orchestrator may take to commit a result that is sent to it: it waits there for up to half a second for a
-/// place.
+/// Timeout of a request that sends a result to an orchestrator, which commits it. The result waits there for a permit
+/// for up to half a second.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Pause between two tries to store a result.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -56,13 +56,13 @@ const NOT_NOW: Backoff = Backoff::new(Duration::from_millis(500), Duration::from
 pub struct OpenCall<I> {
     /// The session of the call.
     pub key: SessionKey,
-    /// Which attempt of which call.
+    /// Id of the call and number of the attempt.
     pub call: CallAttempt,
-    /// What the loop asks for.
+    /// Work item of the attempt.
     pub item: I,
     /// Bytes of the item.
     pub bytes: usize,
-    /// Which delivery of the item this is, from 1.
+    /// Number of the delivery of the item, from 1.
     pub delivered: u64,
     /// Whether another worker may have begun with it.
     pub may_have_been_held: bool,
@@ -70,7 +70,7 @@ pub struct OpenCall<I> {
     pub trace: Option<TraceContext>,
     /// Cancelled when the loop cancels the call.
     pub cancelled: CancellationToken,
-    /// What people read who ask about the call.
+    /// Note for people who ask about the call.
     pub note: CallNote,
 }
 
@@ -95,10 +95,10 @@ pub struct CallResult {
     pub body: Bytes,
 }
 
-/// What workers of model calls and of tool calls do each in their own way.
+/// The part of a worker that differs between model calls and tool calls.
 #[async_trait]
 pub trait CallHandler: Send + Sync + 'static {
-    /// What the loop asks for.
+    /// Type of the work item.
     type Item: DeserializeOwned + Send + Sync + 'static;
 
     /// Name of the service, as spans say it: `gateway` or `executor`.
@@ -157,7 +157,7 @@ impl CallWorker {
     }
 }
 
-/// Why a call must not start now.
+/// Reason why a call must not start now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NotNow {
     /// Its result is not needed any more, or waits already.
@@ -420,8 +420,8 @@ fn reject(reason: &str) -> Settle {
     Settle::Reject { code: ErrorCode::BadRequest, reason: reason.to_owned() }
 }
 
-/// How long a call that cannot start now is handed back, since its session is paused or the bus is away: short at
-/// first, so that it begins soon after a short while.
+/// Pause before the redelivery of a call that cannot start now, because its session is paused or the bus is away. It is
+/// short at first, so that the call starts soon after a brief wait.
 fn pause(delivered: u64) -> Duration {
     NOT_NOW.pause(u32::try_from(delivered.saturating_sub(1)).unwrap_or(u32::MAX))
 }

@@ -22,8 +22,8 @@ pub enum CallStatus {
 }
 
 impl Bus {
-    /// How a call stands, as the leader knows it: that it is open, and its session not paused, only the leader proves
-    /// (I5). `slot` is that of the commit that opened it.
+    /// Reads the status of a call from the leader: only the leader proves that a call is open and its session not
+    /// paused (I5). `slot` is the slot of the commit that opened the call.
     pub async fn call_status(&self, key: &SessionKey, call: &CallAttempt, slot: u64) -> Result<CallStatus, BusError> {
         let head = self.head(key, Read::Leader).await?;
         Ok(head.map_or(CallStatus::NotVisible, |head| of(&head, call, slot)))

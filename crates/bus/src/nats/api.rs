@@ -55,7 +55,7 @@ pub(super) struct ConsumerInfo {
     pub(super) num_waiting: u64,
 }
 
-/// What the server says of a stream, as far as it is used here, under its names.
+/// The used part of the server's information about a stream, under the server's names.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct StreamInfo {
@@ -141,7 +141,7 @@ impl NatsTransport {
         }
     }
 
-    /// What the server says of a stream; `question` may have a filter of subjects.
+    /// Requests the server's information about a stream; `question` may have a filter of subjects.
     pub(super) async fn stream_info(&self, stream: &str, question: Option<&Value>) -> Result<StreamInfo, BusError> {
         self.js_request(&format!("$JS.API.STREAM.INFO.{stream}"), question).await?.map_err(Refusal::into_error)
     }

@@ -8,10 +8,10 @@ use nats_credentials::TlsFiles;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// How long a service waits for NATS when it starts: longer than a server takes that reads its streams.
+/// Longest time in seconds that a starting service waits for NATS: longer than a server takes to read its streams.
 const START_WAIT_SECONDS: u32 = 300;
 
-/// How to reach NATS.
+/// Settings of the connection to NATS.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "nats")]
@@ -60,7 +60,7 @@ impl NatsConfig {
         nats_credentials::hide_login(&self.url)
     }
 
-    /// How long the archive keeps what it has.
+    /// Retention of the archive, at least one day.
     pub(super) fn retention(&self) -> Duration {
         Duration::from_hours(24 * u64::from(self.retention_days.max(1)))
     }

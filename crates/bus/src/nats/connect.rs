@@ -19,7 +19,7 @@ use crate::{BusError, retry};
 const SERVER_MIN: (i64, i64, i64) = (2, 15, 0);
 /// Interest of a host that died goes away after two of these.
 const PING_EVERY: Duration = Duration::from_secs(5);
-/// How long connecting may take.
+/// Timeout of one attempt to connect.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Most notices of gaps that a subscription may have pending; a missed notice is one more gap.
 const GAPS_MAX: usize = 16;
@@ -185,7 +185,7 @@ impl ConnectionWatcher {
     }
 }
 
-/// What to do where nats-server wants credentials and there are none.
+/// Advice if nats-server requires credentials and none are set.
 const NO_CREDENTIALS: &str = "it wants a user: set nats.credentials (AILOOP__NATS__CREDENTIALS) to a file that `ailoop \
                               nats-auth` made; to reach the nats-server of `ailoop up`, use the address in its \
                               .ailoop/run.json, which has a user and a password";

@@ -54,11 +54,11 @@ impl std::fmt::Debug for Stores {
 /// The time of the server, reckoned on from when it was asked for. It may be ahead by as long as the answer took.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ServerClock {
-    /// What the server said.
+    /// Time that the server reported.
     pub(super) time: Timestamp,
-    /// When it was asked.
+    /// Local time of the request.
     pub(super) at: tokio::time::Instant,
-    /// Until when it is believed.
+    /// Local time at which the clock expires.
     pub(super) until: tokio::time::Instant,
     /// The connection over which it is believed: the next one may be to another server.
     pub(super) generation: u64,
@@ -71,7 +71,7 @@ impl ServerClock {
     }
 }
 
-/// When the current connection was made, or the last one broke; shared by all that look at it.
+/// Time at which the current connection was made, or the last one broke. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Uptime(Arc<Mutex<Instant>>);
 
@@ -87,7 +87,7 @@ impl Uptime {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// How long the current connection has been up; how long there has been none where the last one broke.
+    /// Returns the time since the current connection was made, or since the last one broke.
     pub(super) fn elapsed(&self) -> Duration {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }

@@ -44,7 +44,8 @@ impl NatsTransport {
         timeout_at(deadline, operation).await.unwrap_or_else(late)
     }
 
-    /// How long a message waits for a connection: it outlasts a reconnect, but is no burden while the server is away.
+    /// Longest time that a message waits for a connection. It outlasts a reconnect, and shrinks to zero while the
+    /// server is away.
     fn publish_patience(&self) -> Duration {
         if self.is_connected() { ANSWER_MAX } else { ANSWER_MAX.saturating_sub(self.uptime.elapsed()) }
     }
@@ -163,7 +164,7 @@ pub(super) fn message(message: async_nats::Message) -> CoreMessage {
     }
 }
 
-/// Why a request was not answered.
+/// Maps an error of the client library to the reason why a request has no answer.
 fn request_error(error: &async_nats::RequestError, subject: &str, bytes: usize, max: usize) -> BusError {
     match error.kind() {
         RequestErrorKind::TimedOut => BusError::Timeout { what: subject.to_owned() },

@@ -1,4 +1,4 @@
-//! When messages of one subscription may be lost: its connection broke, or it was read too slowly.
+//! Detects that messages of one subscription may be lost: its connection broke, or it was read too slowly.
 
 use async_nats::Subscriber;
 use tokio::sync::broadcast::error::RecvError;

@@ -14,7 +14,7 @@ use super::refusal::full;
 use crate::transport::OBJECT_BYTES_MAX;
 use crate::{BusError, retry};
 
-/// How long one object may take.
+/// Timeout of an operation on one object.
 pub(super) const OBJECT_MAX: Duration = Duration::from_secs(30);
 
 impl NatsTransport {
@@ -39,7 +39,7 @@ impl NatsTransport {
         .await
     }
 
-    /// Where an object's chunks are, then what describes it; `None` when there is no such object.
+    /// Returns the subject of an object's chunks and the subject of its metadata; `None` if there is no such object.
     pub(super) async fn object_subjects(&self, of: Objects, name: &str) -> Result<Option<[String; 2]>, BusError> {
         settled(name, || async move {
             let bucket = of.name();

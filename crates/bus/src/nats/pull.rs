@@ -20,13 +20,13 @@ use crate::{BusError, Delivery, Headers};
 
 /// Interval of the heartbeats of a pull.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How long the time of the server is reckoned on from one answer.
+/// Time for which the server's clock is extrapolated from one answer.
 const CLOCK_FOR: Duration = Duration::from_mins(1);
-/// How long it is awaited: well below the wait from which on an item counts as one that may be held.
+/// Timeout of the request for the server's time. It is far below the wait after which an item counts as possibly held.
 const CLOCK_ANSWER_MAX: Duration = Duration::from_millis(200);
-/// How long the clock of this host is used where the server has not answered.
+/// Time for which this host's clock is used if the server did not answer.
 const HOST_CLOCK_FOR: Duration = Duration::from_secs(2);
-/// How long the status that ends a pull is awaited after the pull's own end.
+/// Longest wait after the end of a pull for the status message that ends it.
 const END_LATE_MAX: Duration = Duration::from_secs(2);
 
 struct Pull {

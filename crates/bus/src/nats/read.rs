@@ -27,13 +27,13 @@ const BATCH: usize = 64;
 /// Timeout of the next message of a read.
 const NEXT_MAX: Duration = ANSWER_MAX;
 
-/// How often one read is made that has no answer.
+/// Most attempts of one read that gets no answer.
 const READS_MAX: u32 = 3;
-/// How long a read waits for a connection that broke.
+/// Longest time that a read waits for a broken connection to return.
 const BACK_MAX: Duration = Duration::from_secs(2);
 /// Pause between two looks at the connection.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long it counts that a stream has one replica, or has not: the replicas of a running stream may be increased.
+/// Lifetime of the cached answer whether a stream has one replica: the replicas of a running stream may be increased.
 const REPLICA_COUNT_AGE_MAX: Duration = Duration::from_secs(5);
 
 impl NatsTransport {
@@ -207,7 +207,7 @@ impl NatsTransport {
     }
 }
 
-/// How a read ended.
+/// End of one page of a read.
 enum Page {
     /// All messages were read.
     Last,

@@ -6,11 +6,11 @@ use contract::streams::Stream;
 
 const STREAMS: usize = Stream::ALL.len();
 
-/// What was seen of each stream, in the order of [`Stream::ALL`].
+/// Sequences that were seen of each stream, in the order of [`Stream::ALL`].
 #[derive(Debug, Default)]
 pub(super) struct SeenSeqs {
     streams: [SeenStream; STREAMS],
-    /// How many rewinds were dealt with. A write that was sent before the last one proves nothing.
+    /// Number of handled rewinds. A write that was sent before the last one proves nothing.
     rewinds: AtomicU64,
 }
 

@@ -21,7 +21,7 @@ const ANSWERS_MAX: usize = 1_024;
 
 type Routes = Arc<Mutex<HashMap<String, Route>>>;
 
-/// Where the answers to one request go.
+/// Destination of the answers to one request.
 #[derive(Debug)]
 struct Route {
     answers: mpsc::Sender<Message>,

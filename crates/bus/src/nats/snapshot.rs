@@ -102,7 +102,7 @@ pub struct SnapshotReader {
     client: Client,
     chunks: Subscriber,
     broken: broadcast::Receiver<()>,
-    /// Where the last chunk is acknowledged, once it is dealt with.
+    /// Subject of the acknowledgement of the last chunk, sent once the chunk is handled.
     unacknowledged: Option<Subject>,
     /// Index of the next chunk, from 1.
     next_index: u64,

@@ -33,9 +33,9 @@ const PING_MAX: Duration = Duration::from_secs(2);
 const SECOND_LOOK_AFTER: Duration = Duration::from_secs(1);
 
 impl NatsTransport {
-    /// For what names a message by its sequence, as it was learned over the connection of this generation. In an older
-    /// store that sequence may be another message's, and what is published without a connection the client keeps for
-    /// the next server.
+    /// Refuses an operation that names a message by its sequence, unless the connection is still the one of this
+    /// generation. In an older store another message may have that sequence, and the client keeps a message that is
+    /// published without a connection for the next server.
     pub(super) fn require_connection(&self, generation: u64) -> Result<(), BusError> {
         if self.is_connected_as(generation) {
             return Ok(());

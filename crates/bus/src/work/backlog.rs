@@ -1,4 +1,4 @@
-//! When an item that is handed back comes again.
+//! Pauses before an item that was handed back is delivered again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,8 +23,8 @@ const SHARES_MAX: usize = 4_096;
 pub(super) struct Backlog(BTreeMap<Share, Instant>);
 
 impl Backlog {
-    /// When this item comes again: later each time, and after those of its share that were handed back before, so that
-    /// many of them do not come all at once.
+    /// Returns the pause before this item is redelivered. It grows with each delivery, and ends after the pauses of the
+    /// items of its share that were handed back before, so that not all of them return at once.
     pub(super) fn pause(&mut self, share: &Share, delivery: &Delivery) -> Duration {
         let now = Instant::now();
         if self.0.len() >= SHARES_MAX && !self.0.contains_key(share) {

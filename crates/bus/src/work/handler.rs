@@ -1,4 +1,4 @@
-//! What a worker asks of the code that handles its items.
+//! Interface between a worker and the code that handles its items.
 
 use std::time::Duration;
 

@@ -99,7 +99,7 @@ impl Hold {
     }
 }
 
-/// An item that is held: it waits for a place, or its handler runs.
+/// An item that is held: it waits for a permit, or its handler runs.
 #[derive(Debug)]
 struct HeldItem {
     /// The item as it came first, or newer while it waits.
@@ -110,7 +110,7 @@ struct HeldItem {
     run: Option<Run>,
 }
 
-/// A handler that runs in a place of a share.
+/// A handler that runs with a permit of a share.
 #[derive(Debug)]
 pub(super) struct Run {
     /// Number of the run in this worker, which tells it from an earlier one of the same item.
@@ -158,13 +158,13 @@ impl Held {
         }
     }
 
-    /// Removes an item whose run ended, and returns the share of its place; none where that run was forgotten.
+    /// Removes an item whose run ended, and returns the share of its permit; none if that run was forgotten.
     pub(super) fn end(&mut self, id: ItemId, number: u64) -> Option<Share> {
         let is_run = |held: &HeldItem| held.run.as_ref().is_some_and(|run| run.number == number);
         self.0.get(&id).is_some_and(is_run).then(|| self.0.remove(&id)).flatten()?.run.map(|run| run.share)
     }
 
-    /// Removes an item that waits for a place.
+    /// Removes an item that waits for a permit.
     pub(super) fn give(&mut self, id: ItemId) -> Option<Delivery> {
         self.0.remove(&id)?.hold.close()
     }

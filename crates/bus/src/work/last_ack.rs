@@ -1,7 +1,7 @@
 //! The ack of the last settled item of a queue waits for the next item, so that a queue in use is not empty.
 //!
-//! When the last message leaves a stream, nats-server 2.15 replaces the file of its messages by a new one. That takes it
-//! longer than to store an item, and at a low rate each item is the last one.
+//! nats-server 2.15 replaces the file of a stream's messages by a new one whenever the last message leaves the stream.
+//! This takes longer than to store an item, and at a low rate each item is the last one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use crate::Delivery;
 
-/// How long an ack waits for the next item. It is far below the ack wait, after which the item would be delivered again.
+/// Longest time that an ack waits for the next item. It is far below the ack wait, after which the item would be
+/// redelivered.
 const WAIT_MAX: Duration = Duration::from_millis(200);
 
 /// The item that was settled last and is not acknowledged yet.
@@ -51,7 +52,7 @@ impl LastAck {
         self.lock().take().and_then(|waiting| waiting.due(generation))
     }
 
-    /// When the ack that waits is due.
+    /// Returns the time at which the waiting ack is due.
     pub(super) fn ends_at(&self) -> Option<Instant> {
         self.lock().as_ref().map(|waiting| waiting.until)
     }

@@ -16,12 +16,12 @@ use crate::{Bus, BusError, retry};
 
 /// Key of the entry. The lines of the index have keys of two words.
 const KEY: &str = "reset";
-/// How long nothing is delivered before a reset. Whoever was given an item before answers for its call by then, and what
-/// is delivered after it has waited for so long that it counts as one that may be held.
+/// Pause of deliveries before a reset. A worker that got an item before answers for its call by then, and an item that
+/// is delivered after the pause has waited so long that it counts as possibly held.
 const PAUSE: Duration = Duration::from_millis(1_500);
-/// How long deliveries stop at most, should the replica die that resets.
+/// Longest pause of deliveries, for the case that the replica that resets dies.
 const PAUSE_MAX: Duration = Duration::from_secs(3);
-/// How long another replica may take for its reset before this one makes its own.
+/// Longest wait for the reset of another replica before this one makes its own.
 const PATIENCE: Duration = Duration::from_secs(6);
 /// Pause between two looks at the entry.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -33,7 +33,7 @@ const ROUNDS_MAX: u32 = 8;
 pub struct QueueReset {
     /// Random, since a counter would come back with an older store.
     id: String,
-    /// When it began, by the server's clock.
+    /// Time at which it began, by the server's clock.
     at: Timestamp,
     /// Whether it has ended.
     is_done: bool,

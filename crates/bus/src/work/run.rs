@@ -25,18 +25,27 @@ use super::wait_queue::WaitQueue;
 use crate::transport::Ack;
 use crate::{Bus, BusError, Delivery, SubscriptionEvent, retry};
 
-/// How long one pull waits on the server. A worker that stops reads its last pull to this end, since what the server
-/// gives to a pull that is abandoned comes again only when its ack wait is over. It is far below the ack wait, so that
-/// an item that was given to a connection which carries nothing any more is not given to the same connection again.
+/// Time that one pull waits on the server. A worker that stops reads its last pull to this end, because an item that
+/// the server gives to an abandoned pull is redelivered only after its ack wait. The time is far below the ack wait, so
+/// that the server does not redeliver an item over the same dead connection.
 const PULL_WAIT: Duration = Duration::from_secs(1);
-/// How long after the end of the last pull an item comes again that was handed back before and came to that pull once
-/// more.
+/// Delay of a redelivery after the end of the last pull, for an item that came to that pull again after it was handed
+/// back.
 const PULL_OVER: Duration = Duration::from_millis(50);
 
 type Pulled = BoxStream<'static, Result<Delivery, BusError>>;
 
 /// Pulls and runs items until `stop`, and returns when the last handler has ended, or at `abort` with every item
 /// handed back; in both cases after the last pull has ended.
+///
+/// Each round:
+///
+/// 1. Forget the items of an earlier connection.
+/// 2. Pull as many items as have room, or hand waiting items back once the worker stops.
+/// 3. End if the worker stops, no pull is open and no item runs.
+/// 4. Wait for the first of: `abort`, the end of an item, the end of the acknowledgements of progress, the time to send
+///    them, the end of an item's wait for a place, the time of a delayed acknowledgement, a pulled item, an item that was
+///    sent by request, `stop`.
 pub(super) async fn run(
     bus: Bus,
     queue: Queue,
@@ -126,7 +135,7 @@ pub(super) async fn run(
     }
 }
 
-/// The items of a worker: those that run, and those that wait for a place.
+/// The items of a worker: those that run, and those that wait for a permit.
 struct Intake {
     bus: Bus,
     queue: Queue,
@@ -164,7 +173,8 @@ impl Intake {
         }
     }
 
-    /// How many items to pull. With a free place always some: the share of an item is known only after its delivery.
+    /// Returns the number of items to pull. With a free permit it is always more than 0, because the share of an item
+    /// is known only after its delivery.
     fn room(&self) -> usize {
         self.places.free() + self.waiting.room()
     }
@@ -189,7 +199,7 @@ impl Intake {
         }
     }
 
-    /// Starts an item, lets it wait for a place, or hands it back to come again later.
+    /// Starts an item, lets it wait for a permit, or hands it back to come again later.
     async fn take_in(&mut self, delivery: Delivery) {
         self.forget_earlier_connection();
         if delivery.generation != self.generation {
@@ -229,7 +239,8 @@ impl Intake {
         self.held.begin(id, Run { number, share, task });
     }
 
-    /// Frees the place of an item whose run ended for the waiting item whose share holds the fewest.
+    /// Gives back the permit of an item whose run ended, and starts waiting items while one may have a permit: first
+    /// the one whose share holds the fewest.
     fn release(&mut self, id: ItemId, number: u64) {
         if let Some(share) = self.held.end(id, number) {
             self.places.give_back(&share);
@@ -239,14 +250,14 @@ impl Intake {
         }
     }
 
-    /// Hands back items that waited too long for a place: another worker may have one.
+    /// Hands back items that waited too long for a permit: another worker may have one.
     async fn end_waiting(&mut self) {
         while let Some((id, share)) = self.waiting.pop_ended() {
             self.postpone(id, &share).await;
         }
     }
 
-    /// Hands an item back that has no place here.
+    /// Hands back an item that gets no permit here.
     async fn postpone(&mut self, id: ItemId, share: &Share) {
         let Some(delivery) = self.held.give(id) else { return };
         let pause = if delivery.is_request() {
@@ -266,7 +277,7 @@ impl Intake {
         }
     }
 
-    /// Hands back the items that wait for a place, when the worker stops.
+    /// Hands back the items that wait for a permit, when the worker stops.
     async fn return_waiting(&mut self, pull_ends: Instant) {
         while let Some((id, _)) = self.waiting.pop() {
             if let Some(delivery) = self.held.give(id) {

@@ -1,9 +1,9 @@
-//! The places of a worker: they are shared out by tenant, and among a tenant's items by what these need (a tool,
-//! a model, a session), so that no hanging or flooding one takes them all.
+//! The permits of a worker: they are shared by tenant, and among the items of a tenant by the tool, model or session
+//! that they need, so that no hanging or flooding one takes them all.
 //!
-//! The rule is that of dynamic thresholds, as in the shared buffers of switches: a share gets one more place while it
+//! The rule follows the dynamic thresholds of shared buffers in network switches: a share gets one more permit while it
 //! holds fewer than a multiple of the free ones. It does not depend on the number of shares: a single tenant gets most
-//! places, the rest is a reserve for newcomers, and the places level out as they are given back.
+//! permits, the rest is a reserve for newcomers, and the shares level out as permits are given back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,16 +14,16 @@ use contract::tool::header;
 use crate::Delivery;
 use crate::transport::header;
 
-/// A tenant may hold fewer than so many times the places that are free: alone 8 of 9, two of them 8 of 17 each.
+/// A tenant may hold fewer than this multiple of the free permits: alone 8 of 9, two of them 8 of 17 each.
 const TENANT_FACTOR: usize = 8;
-/// One tool, model or session may hold fewer than so many times the places that are free: alone 4 of 5.
+/// One tool, model or session may hold fewer than this multiple of the free permits: alone 4 of 5.
 const RESOURCE_FACTOR: usize = 4;
 /// Shares that metrics name; those that are seen later are counted together.
 const LABELS_MAX: usize = 64;
-/// What metrics call them.
+/// Label of their common metrics.
 const OTHER: &str = "other";
 
-/// For whom an item is: a tenant, and the tool, model or session that it needs.
+/// Key by which permits are shared: a tenant, and the tool, model or session that the item needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Share {
     pub(super) tenant: String,
@@ -48,7 +48,7 @@ impl Share {
     }
 }
 
-/// The places of one worker, and who holds them.
+/// The permits of one worker, and the shares that hold them.
 #[derive(Debug)]
 pub(super) struct Places {
     free: usize,
@@ -64,12 +64,12 @@ impl Places {
         Self { free: places, tenants: BTreeMap::new(), shares: BTreeMap::new(), queue, named: BTreeSet::new() }
     }
 
-    /// How many places are free.
+    /// Number of free permits.
     pub(super) fn free(&self) -> usize {
         self.free
     }
 
-    /// Whether a share may have one more place.
+    /// Whether a share may have one more permit.
     pub(super) fn admits(&self, share: &Share) -> bool {
         let (tenant, resource) = self.held(share);
         tenant < TENANT_FACTOR * self.free && resource < RESOURCE_FACTOR * self.free
@@ -81,7 +81,7 @@ impl Places {
         (tenant, self.shares.get(share).copied().unwrap_or_default())
     }
 
-    /// Gives a place to a share that [`Places::admits`].
+    /// Gives a permit to a share that [`Places::admits`].
     pub(super) fn take(&mut self, share: &Share) {
         self.free = self.free.saturating_sub(1);
         *self.tenants.entry(share.tenant.clone()).or_default() += 1;
@@ -89,7 +89,7 @@ impl Places {
         self.count(share, 1);
     }
 
-    /// Takes a place back.
+    /// Takes back a permit of a share.
     pub(super) fn give_back(&mut self, share: &Share) {
         self.free += 1;
         less(&mut self.tenants, &share.tenant);
@@ -97,7 +97,7 @@ impl Places {
         self.count(share, -1);
     }
 
-    /// Counts the places of a share in the metrics.
+    /// Counts the permits of a share in the metrics.
     fn count(&mut self, share: &Share, delta: i64) {
         // A session is never a label.
         let resource = match self.queue {
@@ -128,7 +128,7 @@ mod tests {
         Share { tenant: tenant.to_owned(), resource: resource.to_owned() }
     }
 
-    /// Gives a share as many places as it may have; how many these are.
+    /// Gives a share as many permits as it may have, and returns their number.
     fn fill(places: &mut Places, share: &Share) -> usize {
         let mut count = 0;
         while places.admits(share) {

@@ -1,4 +1,4 @@
-//! Items that wait here for a place: a place that is given back goes to one of them at once.
+//! Items that wait here for a permit: a permit that is given back goes to one of them at once.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -9,18 +9,19 @@ use tokio::time::Instant;
 use super::hold::ItemId;
 use super::share::{Places, Share};
 
-/// How long an item waits here while no item of its share gets a place. Another worker may have one.
+/// Longest wait of an item here while no item of its share gets a permit. Another worker may have a free one.
 const WAIT_MAX: Duration = Duration::from_millis(500);
-/// How long an item waits here in any case: a worker that was added meanwhile gets what waits at the others.
+/// Longest wait of an item here in any case: a worker that was added meanwhile gets the waiting items of the others.
 const WAIT_LONGEST: Duration = Duration::from_secs(3);
-/// Items that wait here for each place, and at the same time.
+/// Items that wait here for each permit, and at the same time.
 const WAITING_PER_PLACE: usize = 16;
 const WAITING_MAX: usize = 1_024;
 /// Bytes of their bodies.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 /// Shares of which items wait here.
 const SHARES_MAX: usize = 64;
-/// A worker with fewer places shares nothing out: it takes what it has a place for, in the order of the stream.
+/// Least permits of a worker that shares them. One with fewer takes as many items as it has permits, in the order of
+/// the stream.
 const PLACES_MIN: usize = 5;
 
 /// Items by their share and their age in the stream.
@@ -37,7 +38,7 @@ pub(super) struct WaitQueue {
 #[derive(Debug, Default)]
 struct Waiting {
     items: BTreeMap<ItemId, WaitingItem>,
-    /// When one of them got a place.
+    /// Time at which one of them last got a permit.
     moved_at: Option<Instant>,
 }
 
@@ -55,14 +56,14 @@ impl Waiting {
 }
 
 impl WaitQueue {
-    /// For a worker with so many places; nothing waits where there are few.
+    /// Makes the queue of a worker with this number of permits; nothing waits if there are few.
     pub(super) fn new(places: usize) -> Self {
         let max = if places < PLACES_MIN { 0 } else { (places * WAITING_PER_PLACE).min(WAITING_MAX) };
         Self { shares: BTreeMap::new(), ends: BTreeMap::new(), bytes: 0, max }
     }
 
-    /// How many items to pull beside those for free places. Also where there is no room, since an item of another share
-    /// gets the room of a share that has many.
+    /// Returns the number of items to pull beside those for free permits. A full queue does not make it 0, because an
+    /// item of another share displaces one of a share that has many.
     pub(super) fn room(&self) -> usize {
         self.max.min(SHARES_MAX).max(self.max.saturating_sub(self.ends.len()))
     }
@@ -115,7 +116,7 @@ impl WaitQueue {
         Some((waiting.newest()?, share.clone()))
     }
 
-    /// Takes out the item that may have a place and whose tenant, then share, holds the fewest; the oldest of those.
+    /// Takes out the item that may have a permit and whose tenant, then share, holds the fewest; the oldest of those.
     pub(super) fn next(&mut self, places: &Places) -> Option<(ItemId, Share)> {
         let may = self.shares.iter().filter(|(share, _)| places.admits(share));
         let oldest = may.filter_map(|(share, waiting)| Some((share, *waiting.items.first_key_value()?.0)));
@@ -127,7 +128,7 @@ impl WaitQueue {
         self.take_out(&share, id).then_some((id, share))
     }
 
-    /// When an item may have waited for long enough.
+    /// Returns the earliest time at which the wait of an item may end.
     pub(super) fn ends_at(&self) -> Option<Instant> {
         self.ends.first_key_value().map(|((ends, _), _)| *ends)
     }

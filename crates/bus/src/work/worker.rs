@@ -11,7 +11,7 @@ use super::handler::Handler;
 use super::run;
 use crate::Bus;
 
-/// How long a worker may take to hand back what it holds.
+/// Timeout of handing back the held items.
 const HAND_BACK_MAX: Duration = Duration::from_secs(3);
 
 /// Takes items of one queue until it is drained. Dropping it leaves what it holds to the ack wait.
@@ -23,8 +23,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts taking items, at most `concurrency` at the same time. These places are shared out by tenant, and by tool,
-    /// model or session: from five places on none of them gets all, and an item beyond its share is delivered again
+    /// Starts taking items, at most `concurrency` at the same time. These permits are shared by tenant, and by tool,
+    /// model or session: from five permits on none of them gets all, and an item beyond its share is delivered again
     /// later.
     pub fn start(bus: Bus, queue: Queue, concurrency: usize, handler: Arc<dyn Handler>) -> Self {
         let (stop, abort) = (CancellationToken::new(), CancellationToken::new());

@@ -44,7 +44,7 @@ async fn foreign_end(bus: &Bus) -> u64 {
     }
 }
 
-/// What a test does before the next operation of its kind.
+/// Action of a test before the next operation of its kind.
 type Before = (Action, Box<dyn FnOnce() + Send>);
 
 /// Acts before the next operation of a kind.

@@ -1,4 +1,4 @@
-//! What tenants and agents may spend: the `budgets` of `models.yaml`.
+//! Spending limits of tenants and agents: the `budgets` of `models.yaml`.
 
 use std::fmt;
 
@@ -19,11 +19,11 @@ const EACH: &str = "*";
 /// A checked entry of `budgets`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BudgetRule {
-    /// Whose it is; none: each tenant has one of its own.
+    /// Tenant of the budget; none: each tenant has one of its own.
     pub tenant: Option<TenantId>,
-    /// Of which agents of the tenant.
+    /// Agents of the tenant whose spending counts.
     pub scope: BudgetScope,
-    /// When it begins anew.
+    /// Period after which it begins anew.
     pub per: Period,
     /// Limit in US dollars, if any.
     pub usd: Option<f64>,
@@ -31,18 +31,18 @@ pub struct BudgetRule {
     pub tokens: Option<u64>,
 }
 
-/// Whose spending counts against a tenant's budget.
+/// Agents whose spending counts against a tenant's budget.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BudgetScope {
     /// The spending of all agents together.
     Tenant,
     /// Each agent has one of its own.
     EachAgent,
-    /// That of one agent.
+    /// The spending of one agent.
     Agent(AgentId),
 }
 
-/// When a budget begins anew, in UTC.
+/// Period after which a budget begins anew, in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "period")]
@@ -55,17 +55,18 @@ pub enum Period {
     Month,
 }
 
-/// What a tenant or an agent may spend.
+/// Spending limit of a tenant or an agent.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "budget")]
 pub(super) struct BudgetShape {
-    /// Whose it is; `"*"`: each tenant has one of its own.
+    /// Tenant of the budget; `"*"`: each tenant has one of its own.
     tenant: String,
-    /// Whose spending counts: one agent's, `"*"` for each agent by itself; all of the tenant's where none is given.
+    /// Agent whose spending counts; `"*"`: each agent has a budget of its own. If it is absent, the spending of all
+    /// agents of the tenant counts.
     #[serde(default)]
     agent: Option<String>,
-    /// When it begins anew, in UTC.
+    /// Period after which it begins anew, in UTC.
     per: Period,
     /// US dollars, after the prices of models.
     #[serde(default)]
@@ -89,7 +90,7 @@ impl Period {
         }
     }
 
-    /// When the one began that `now` is in.
+    /// Returns the start of the period that contains `now`.
     pub fn start(self, now: Timestamp) -> Timestamp {
         let Some(at) = when(now) else { return Timestamp::default() };
         let at = match self {
@@ -100,7 +101,7 @@ impl Period {
         millis(at)
     }
 
-    /// When the next one begins.
+    /// Returns the start of the next period.
     pub fn end(self, now: Timestamp) -> Timestamp {
         let start = self.start(now);
         match self {
@@ -130,7 +131,7 @@ fn millis(at: OffsetDateTime) -> Timestamp {
 }
 
 impl BudgetRule {
-    /// How particular it is: one that names a tenant before one for each, then one that names an agent.
+    /// Precedence of the rule: one that names a tenant comes before one for each tenant, then one that names an agent.
     pub fn rank(&self) -> (bool, bool) {
         (self.tenant.is_some(), matches!(self.scope, BudgetScope::Agent(_)))
     }

@@ -1,4 +1,4 @@
-//! What `models.yaml` says of models and providers, checked, and how an id finds its model.
+//! Checked entries of `models.yaml` for models and providers, and the lookup of a model by its id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -40,15 +40,15 @@ pub struct ModelsFile {
     pub default: Option<String>,
     /// Providers by their key.
     pub providers: BTreeMap<String, ProviderEntry>,
-    /// What is known of models. A key also stands for the ids that begin with it.
+    /// Models by their id. A key also matches the ids that begin with it.
     pub models: BTreeMap<String, ModelEntry>,
-    /// What tenants and agents may spend.
+    /// Spending limits of tenants and agents.
     pub budgets: Vec<BudgetRule>,
-    /// What is odd but not refused.
+    /// Descriptions of settings that are odd but not refused.
     pub warnings: Vec<String>,
 }
 
-/// How a provider is spoken to.
+/// Protocol of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ProviderKind {
@@ -64,7 +64,7 @@ pub enum ProviderKind {
     Scripted,
 }
 
-/// What a server of chat completions does otherwise than OpenAI.
+/// Deviation of a server of chat completions from OpenAI.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Quirk {
@@ -88,9 +88,9 @@ pub type Quirks = BTreeSet<Quirk>;
 /// A checked entry of `providers`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderEntry {
-    /// How it is spoken to.
+    /// Protocol of the provider.
     pub kind: ProviderKind,
-    /// Where it is, without a slash at the end; all but `scripted` have one.
+    /// Base URL, without a slash at the end; all but `scripted` have one.
     pub base_url: Option<String>,
     /// The environment variable that holds its key.
     pub api_key_env: Option<String>,
@@ -100,21 +100,21 @@ pub struct ProviderEntry {
     pub key_header: Option<String>,
     /// Headers beside the key's.
     pub headers: BTreeMap<String, Secret>,
-    /// What is added to every address, such as `api-version`.
+    /// Query parameters of every request, such as `api-version`.
     pub query: BTreeMap<String, String>,
-    /// What it does otherwise than the protocol says.
+    /// Deviations of the provider from the protocol.
     pub quirks: Quirks,
-    /// What is sent with every request beside what a session asks for; a session replaces only what it may set.
+    /// Parameters of every request beside those that a session asks for. A session replaces only those that it may set.
     pub parameters: serde_json::Map<String, serde_json::Value>,
     /// Parameters that sessions may set beside those that the protocol is known to take.
     pub allow_parameters: Vec<String>,
     /// Whether parameters that the protocol does not know are left out, instead of failing the request.
     pub drop_unknown_parameters: bool,
-    /// How much may be asked of it with its key.
+    /// Rate limits of the provider for its key.
     pub limits: Rates,
-    /// Where what is asked and answered is written down, without secrets.
+    /// Directory in which requests and replies are recorded, without secrets.
     pub record: Option<PathBuf>,
-    /// What was written down so, to be answered in its place.
+    /// Recording whose replies replace those of the provider: a file or a directory.
     pub replay: Option<PathBuf>,
     /// Whether its name may stand for an address of a private network.
     pub private_network: bool,
@@ -122,7 +122,7 @@ pub struct ProviderEntry {
     pub script: Option<String>,
 }
 
-/// What a provider lets its key do, all gateways together. None: no limit but the provider's own refusals.
+/// Rate limits of a provider for its key, over all gateways. None: no limit but the provider's own refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Rates {
@@ -144,17 +144,17 @@ impl Rates {
 /// A model. The default is what is assumed of one that nobody described.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ModelEntry {
-    /// Who serves it: a key of `providers`.
+    /// Provider that serves it: a key of `providers`.
     pub provider: String,
     /// Its name in the provider's words; the id that was asked for where none is given.
     pub model: Option<String>,
-    /// What a session commits of it, without the id.
+    /// Model settings that a session commits, without the id.
     pub settings: ModelSettings,
-    /// Which variant of prompts it gets: `<name>.<prompt_variant>.md`.
+    /// Variant of its prompts: `<name>.<prompt_variant>.md`.
     pub prompt_variant: Option<String>,
     /// Prices, where they are known.
     pub prices: Option<Prices>,
-    /// Where else the same model is served, in the order in which it is asked there when it cannot be had.
+    /// Other providers of the same model, in the order in which they are tried when it is unavailable.
     pub alternatives: Vec<Alternative>,
     /// The id of the model that answers in its place when a request is too long for it.
     pub context_fallback: Option<String>,
@@ -173,12 +173,12 @@ pub struct ModelEntry {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "alternative")]
 pub struct Alternative {
-    /// Who serves it: a key of `providers`.
+    /// Provider that serves it: a key of `providers`.
     pub provider: String,
     /// Its name in that provider's words; as at the first one where none is given.
     #[serde(default)]
     pub model: Option<String>,
-    /// What it costs there; as at the first one where none are given.
+    /// Prices at that provider; if absent, those of the model.
     #[serde(default)]
     pub prices: Option<Prices>,
 }
@@ -204,7 +204,7 @@ pub struct Resolved {
     pub key: Option<String>,
     /// The model's name in the provider's words.
     pub upstream: String,
-    /// What is known of the model.
+    /// Entry of the model.
     pub entry: ModelEntry,
     /// Key of the provider in `providers`.
     pub provider: String,
@@ -219,7 +219,7 @@ pub struct Resolved {
      <provider>/<its name for the model> ({providers})"
 )]
 pub struct UnknownModel {
-    /// What was asked for.
+    /// Id that was asked for.
     pub id: String,
     /// The known id that is closest, in words.
     suggestion: String,
@@ -261,8 +261,8 @@ impl ModelsFile {
         budget::applying_to(&self.budgets, tenant, agent)
     }
 
-    /// What is known of a model by its provider's name for it: it is the same model, and costs the same, however it is
-    /// asked for.
+    /// Finds the entry of a model by its provider's name for it: it is the same model, and costs the same, under
+    /// whichever id it is asked for.
     fn known(&self, provider: &str, name: &str) -> Option<(&String, &ModelEntry)> {
         let own = self.models.iter().filter(|(_, entry)| entry.provider == provider);
         let called = |key: &str, entry: &ModelEntry| entry.model.as_deref().unwrap_or(key) == name;
@@ -271,8 +271,8 @@ impl ModelsFile {
         exact.or_else(begins)
     }
 
-    /// Who takes a model's place, in order. A key may stand for the id that was asked for and for a fallback: a model
-    /// never takes its own place.
+    /// Returns the fallbacks of a model, in order. A key may stand both for the id that was asked for and for a
+    /// fallback: a model is never its own fallback.
     pub fn fallbacks(&self, model: &Resolved) -> Vec<Resolved> {
         let others = model.entry.fallbacks.iter().filter(|fallback| **fallback != model.id);
         others.filter_map(|fallback| self.resolve(fallback).ok()).collect()
@@ -290,7 +290,7 @@ impl ModelsFile {
 }
 
 impl Resolved {
-    /// What a session commits of it.
+    /// Returns the model settings that a session commits.
     pub fn settings(&self) -> ModelSettings {
         ModelSettings { id: self.id.clone(), ..self.entry.settings.clone() }
     }

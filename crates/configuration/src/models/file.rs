@@ -34,9 +34,9 @@ struct FileShape {
     default: Option<Spanned<String>>,
     /// Providers by the key that models name.
     providers: BTreeMap<String, ProviderShape>,
-    /// What is known of models. A key also stands for the ids that begin with it.
+    /// Models by their id. A key also matches the ids that begin with it.
     models: BTreeMap<String, ModelShape>,
-    /// What tenants and agents may spend. Of several that fit, the most particular one of each period counts.
+    /// Spending limits of tenants and agents. If several apply, the most specific one of each period counts.
     #[schemars(with = "Vec<BudgetShape>", length(max = BUDGETS_MAX))]
     budgets: Vec<Spanned<BudgetShape>>,
 }
@@ -46,10 +46,10 @@ struct FileShape {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "provider", extend("allOf" = [needs("openai_chat", "base_url"), needs("openai_responses", "base_url"), needs("anthropic", "base_url"), needs("gemini", "base_url"), needs("scripted", "script")]))]
 struct ProviderShape {
-    /// How it is spoken to.
+    /// Protocol of the provider.
     #[schemars(with = "ProviderKind")]
     kind: Spanned<ProviderKind>,
-    /// Where it is; needed by all but `scripted`.
+    /// Base URL of the provider; needed by all but `scripted`.
     #[serde(default)]
     #[schemars(with = "Option<String>", regex(pattern = "^https?://"))]
     base_url: Option<Spanned<String>>,
@@ -65,15 +65,15 @@ struct ProviderShape {
     /// Headers beside the key's.
     #[serde(default)]
     headers: BTreeMap<String, Secret>,
-    /// What is added to every address: `{api-version: ...}` of Azure.
+    /// Query parameters of every request: `{api-version: ...}` of Azure.
     #[serde(default)]
     query: BTreeMap<String, String>,
-    /// What it does otherwise than the protocol says.
+    /// Deviations of the provider from the protocol.
     #[serde(default)]
     #[schemars(extend("uniqueItems" = true))]
     quirks: Vec<Quirk>,
-    /// What is sent with every request, in the words of its protocol: `{service_tier: flex}`. A session replaces only
-    /// what it may set.
+    /// Parameters of every request, in the words of its protocol: `{service_tier: flex}`. A session replaces only those
+    /// that it may set.
     #[serde(default)]
     #[schemars(with = "serde_json::Map<String, serde_json::Value>", extend("propertyNames" = unreserved()))]
     parameters: Option<Spanned<serde_json::Map<String, serde_json::Value>>>,
@@ -86,14 +86,14 @@ struct ProviderShape {
     /// failing the request.
     #[serde(default)]
     drop_unknown_parameters: bool,
-    /// How much may be asked of it with its key, all gateways together.
+    /// Rate limits of the provider for its key, over all gateways.
     #[serde(default)]
     limits: Rates,
-    /// A directory where what is asked and answered is written down, a file for each request. Keys do not stand in it,
-    /// transcripts do.
+    /// Directory in which requests and replies are recorded, a file for each request. A recording contains transcripts,
+    /// but no keys.
     #[serde(default)]
     record: Option<PathBuf>,
-    /// A file that was written down so, or a directory of them: their answers take the provider's place, in order.
+    /// Recorded file, or a directory of them: the recorded replies replace those of the provider, in order.
     #[serde(default)]
     replay: Option<PathBuf>,
     /// Whether `base_url` names a host whose address is one of a private network. Where the address itself stands
@@ -105,13 +105,13 @@ struct ProviderShape {
     script: Option<String>,
 }
 
-/// What is known of a model.
+/// Properties of a model.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "model")]
 #[allow(clippy::struct_excessive_bools, reason = "switches that people set one by one")]
 struct ModelShape {
-    /// Who serves it: a key of `providers`.
+    /// Provider that serves it: a key of `providers`.
     #[schemars(with = "String")]
     provider: Spanned<String>,
     /// Its name in the provider's words; the id that was asked for where none is given.
@@ -136,13 +136,13 @@ struct ModelShape {
     /// Tokens of one reply.
     #[serde(default)]
     max_output: Option<u64>,
-    /// Which variant of prompts it gets: `<name>.<prompt_variant>.md`.
+    /// Variant of its prompts: `<name>.<prompt_variant>.md`.
     #[serde(default)]
     prompt_variant: Option<String>,
     /// Prices, for budgets and reported costs.
     #[serde(default)]
     prices: Option<Prices>,
-    /// Where else the same model is served, in the order in which it is asked there when it cannot be had.
+    /// Other providers of the same model, in the order in which they are tried when it is unavailable.
     #[serde(default)]
     #[schemars(with = "Vec<Alternative>", length(max = ALTERNATIVES_MAX))]
     alternatives: Vec<Spanned<Alternative>>,
@@ -166,7 +166,7 @@ struct ModelShape {
     ai_config: Option<Spanned<AiConfig>>,
 }
 
-/// What a kind of provider cannot do without, in a schema's words.
+/// Condition of a JSON Schema: a provider of this kind requires the field.
 fn needs(kind: &str, field: &str) -> serde_json::Value {
     serde_json::json!({
         "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},

@@ -1,4 +1,4 @@
-//! Which model an id means, and what makes `models.yaml` refused.
+//! Resolution of model ids, and mistakes for which `models.yaml` is refused.
 
 use configuration::ConfigError;
 use configuration::models::{self, ModelsFile};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::spent::Spent;
 
-/// What the model no longer reads. Nothing of it leaves the log.
+/// Messages that the model no longer reads. All of them stay in the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ContextPruned {
     /// The turn in which it was done.
@@ -21,14 +21,14 @@ pub struct ContextPruned {
     /// Replies and results of this turn's steps before this one are gone; 0 and 1: none.
     #[serde(default)]
     pub before_step: u32,
-    /// What the model says about the turns that are gone.
+    /// Summary of the dropped turns, by the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
     /// Tokens of the request before, as far as that is known.
     pub tokens_before: u64,
     /// Estimated tokens of the request afterwards.
     pub tokens_after: u64,
-    /// What the summary used.
+    /// Tokens and money that the summary used.
     #[serde(default)]
     pub spent: Spent,
 }

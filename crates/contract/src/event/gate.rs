@@ -10,7 +10,7 @@ use crate::model::FailureKind;
 use crate::settings::OnExpiry;
 use crate::timestamp::Timestamp;
 
-/// What a gate asks for.
+/// Kind of a gate: the question that it asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateKind {
@@ -33,7 +33,7 @@ pub struct GateOpened {
     pub kind: GateKind,
     /// SHA-256 of the arguments that are shown.
     pub arguments_sha256: String,
-    /// When it closes by itself.
+    /// Time at which the gate closes by itself.
     pub expires: Timestamp,
     /// The call's tool, where the gate is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +41,7 @@ pub struct GateOpened {
     /// Arguments of the call, where a person approves one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Json>,
-    /// What counts when nobody answers in time.
+    /// Decision if nobody answers in time.
     #[serde(default, skip_serializing_if = "crate::default::is_default")]
     pub on_expiry: OnExpiry,
 }
@@ -53,7 +53,7 @@ pub struct GateClosed {
     pub gate: CallId,
     /// Decision of the person, or of the expiry.
     pub decision: AnswerDecision,
-    /// By whom; nobody when it expired or the turn ended.
+    /// Person or client that decided; none when it expired or the turn ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The arguments with which the call runs, where they were changed.

@@ -1,4 +1,4 @@
-//! What became of the inputs of a session.
+//! Outcome of the inputs of a session: handled or ignored.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use crate::spent::Spent;
 use crate::timestamp::Timestamp;
 use crate::tool::Outcome;
 
-/// Which input was handled.
+/// An input that was handled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InputHandled {
     /// Kind and id of the input.
@@ -27,7 +27,7 @@ pub struct InputHandled {
     pub parent_command_number: Option<u64>,
 }
 
-/// Which input changed nothing, and why.
+/// An input that changed nothing, with the reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InputIgnored {
     /// Kind and id of the input.
@@ -44,16 +44,16 @@ pub struct InputIgnored {
     pub parent_command_number: Option<u64>,
     /// Reason that the sender gets.
     pub refusal: Refusal,
-    /// What a late reply used all the same.
+    /// Tokens and money that a late reply used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Spent>,
     /// The call that a late result is of. None where an older version wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// What a late result says, where it was not known before.
+    /// Outcome that a late result reports, where it was not known before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub late: Option<Outcome>,
-    /// Of a `start` by another session: whose call gets the refusal as its result.
+    /// Parent of a refused `start` by another session: its call gets the refusal as its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Box<Parent>>,
 }
@@ -85,7 +85,7 @@ pub struct UserProcessed {
     pub message_id: CommandId,
     /// The message, as text or as parts.
     pub content: Content,
-    /// How it meets a running turn.
+    /// Handling of the message while a turn runs.
     pub mode: MessageMode,
     /// Tools of clients from the step that reads it; none: as they were.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -158,7 +158,7 @@ events! {
     ModelCallFailed(ModelCallFailed) = "model_call_failed";
     /// A call in flight is no longer wanted.
     CallCancelled(CallCancelled) = "call_cancelled";
-    /// The user wants the floor: the open model call is cancelled and its partial text awaited.
+    /// A user message interrupts: the open model call is cancelled and its partial text awaited.
     ModelCallInterrupted(ModelCallInterrupted) = "model_call_interrupted";
     /// The complete reply of a model.
     AiFullReceived(Box<AiFullReceived>) = "message.ai_full_received", public as AiFullReceived;
@@ -204,13 +204,13 @@ events! {
     ContextCleared(ContextCleared) = "context.cleared", public as ContextCleared;
     /// The session's one timer was set.
     TimerSet(TimerSet) = "timer_set";
-    /// All that was before left the log; what is left of an ended session is what others ask of it.
+    /// All earlier commits left the log; of an ended session only the data that readers need is left.
     SessionArchived(SessionArchived) = "session_archived";
     /// The session came here from a file; all that was before is in the archive.
     SessionImported(SessionImported) = "session_imported";
     /// The session was idle for a while: its log begins with this commit, and all that was before is in the archive.
     LogCompacted(LogCompacted) = "log_compacted";
-    /// Another cell has the session: here nothing happens any more, and what comes is refused.
+    /// Another cell has the session: this one decides nothing more for it and refuses its inputs.
     SessionMoved(SessionMoved) = "session_moved";
     /// An error that people should see.
     Error(ErrorEvent) = "error", public as Error;
@@ -285,7 +285,7 @@ pub struct Envelope {
     /// One counter per session, from 1, without holes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seq: Option<u64>,
-    /// When it was decided.
+    /// Time of the decision.
     pub time: Timestamp,
     /// The turn's trace, 32 hex digits; empty where nothing is traced.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -299,7 +299,7 @@ pub struct Envelope {
 pub struct TimerSet {
     /// Counts the settings of this session.
     pub number: u64,
-    /// When it is due.
+    /// Due time of the timer.
     pub at: Timestamp,
 }
 
@@ -308,11 +308,11 @@ pub struct TimerSet {
 pub struct ErrorEvent {
     /// Stable error code; see [`ErrorCode`].
     pub code: ErrorCode,
-    /// For people: what, and what to do.
+    /// Explanation for people: what failed, and what to do.
     pub message: String,
     /// Whether the same may succeed later.
     pub retryable: bool,
-    /// What was being tried.
+    /// Operation during which the error occurred.
     pub during: String,
 }
 

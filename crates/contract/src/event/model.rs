@@ -10,7 +10,7 @@ use crate::timestamp::Timestamp;
 /// A fallback of the model takes over, to the turn's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelFellBack {
-    /// Which of the fallbacks, from 1.
+    /// Number of the fallback in the list, from 1.
     pub number: u32,
     /// Id of the fallback model, as in `models.yaml`.
     pub model: String,
@@ -62,12 +62,12 @@ pub struct ModelCallFailed {
     pub attempt: u32,
     /// Kind of failure, which decides on retries.
     pub kind: FailureKind,
-    /// What happened, for people.
+    /// Description of the failure, for people.
     pub message: String,
     /// Tokens and money that were used.
     #[serde(default)]
     pub spent: Spent,
-    /// When the next attempt opens; none: no further one.
+    /// Time of the next attempt; none if there is no further one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_at: Option<Timestamp>,
 }
@@ -91,11 +91,11 @@ pub struct ModelCallInterrupted {
     pub call: CallId,
     /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// How long its partial text is awaited.
+    /// Deadline for its partial text.
     pub until: Timestamp,
 }
 
-/// The text that had come of a reply that was cut off, and that no other attempt replaces. It may come after the end of its
+/// The received text of a reply that was cut off and that no other attempt replaces. It may come after the end of its
 /// turn, and of its session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AiCutReceived {
@@ -121,9 +121,9 @@ pub struct AiFullReceived {
     pub turn: u32,
     /// Number of the step in its turn, from 1.
     pub step: u32,
-    /// What the user reads.
+    /// Text that the user reads.
     pub text: String,
-    /// What the model wrote, where that differs.
+    /// Text as the model wrote it, where that differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,
     /// Reasoning of the model, where the provider shows it.

@@ -32,7 +32,7 @@ pub struct LogCompacted {
 pub struct SessionImported {
     /// The slots before this one are in the archive.
     pub slots: u64,
-    /// When the file was written.
+    /// Time at which the file was written.
     pub exported: Timestamp,
 }
 
@@ -64,17 +64,17 @@ pub struct SessionStarted {
     /// Parameters for the provider.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub parameters: serde_json::Map<String, serde_json::Value>,
-    /// Which tools may be called, by the step of a turn.
+    /// Tool choices, one for each step of a turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_choice: Vec<serde_json::Value>,
-    /// What this session says itself of its prompt and requests, without `streaming`; it stays when agent or model are
-    /// looked up again.
+    /// The session's own settings of prompt and requests, without `streaming`; they stay when agent or model are looked
+    /// up again.
     #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
     pub ai_config: AiConfig,
-    /// How replies are streamed.
+    /// Streaming settings of replies.
     pub streaming: Streaming,
-    /// What this session says itself of `streaming`; it stays when agent or model are looked up again. None where an
-    /// orchestrator before fold 13 wrote it: it had all of `streaming` from the session.
+    /// The session's own `streaming` settings; they stay when agent or model are looked up again. None from an
+    /// orchestrator before fold 13, which took all of `streaming` from the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_streaming: Option<StreamingOverride>,
     /// Models that may take the model's place, in order.
@@ -100,7 +100,7 @@ pub struct SessionStarted {
     pub resume_from: Option<ResumeFrom>,
 }
 
-/// What holds from now on in a session that runs.
+/// Settings of a running session from now on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Configured {
     /// Client that sent the command.
@@ -130,22 +130,22 @@ pub struct Configured {
     pub client_tools: Option<Vec<ClientTool>>,
 }
 
-/// How requests to the model are made.
+/// Settings of requests to the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Requests {
     /// Parameters for the provider.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub parameters: serde_json::Map<String, serde_json::Value>,
-    /// Which tools may be called, by the step of a turn.
+    /// Tool choices, one for each step of a turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_choice: Vec<serde_json::Value>,
-    /// All that this session says itself of its prompt and requests, without `streaming`.
+    /// All of the session's own settings of prompt and requests, without `streaming`.
     #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
     pub ai_config: AiConfig,
-    /// How replies are streamed; none: as they were.
+    /// Streaming settings of replies; none if unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streaming: Option<Streaming>,
-    /// What this session says itself of `streaming`.
+    /// The session's own `streaming` settings.
     #[serde(default, skip_serializing_if = "crate::default::is_default")]
     pub own_streaming: StreamingOverride,
 }
@@ -171,7 +171,7 @@ pub struct ChildCommanded {
 }
 
 words! {
-    /// Why a session ended.
+    /// Reason why a session ended.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum EndReason {
@@ -181,7 +181,7 @@ words! {
         Stopped = "stopped",
         /// It could not go on.
         Error = "error",
-        /// Nobody wanted anything of it for too long.
+        /// It had no input for too long.
         Expired = "expired",
     }
 
@@ -194,7 +194,7 @@ words! {
 pub struct SessionEnded {
     /// Reason why the session ended.
     pub reason: EndReason,
-    /// Why its last turn ended.
+    /// Reason why its last turn ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
     /// `MAX_ITERATIONS_REACHED` at that limit.
@@ -209,7 +209,8 @@ pub struct SessionEnded {
     /// Tokens and money of the whole session, with those of the sessions below it.
     #[serde(default)]
     pub spent: Spent,
-    /// Those of this session alone. None where an older version counted a part of them.
+    /// Tokens and money of this session alone. None if an older version counted any of them, since it did not separate
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_own: Option<Spent>,
     /// Client that stopped the session.

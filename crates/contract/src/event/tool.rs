@@ -18,7 +18,7 @@ pub struct ToolCallIdentified {
     pub tool: ToolName,
     /// Arguments of the call: a JSON object.
     pub arguments: Json,
-    /// What may be done after a loss.
+    /// Effect class, which decides whether a lost call may be repeated.
     pub effect: EffectClass,
     /// Whether a person is asked first.
     pub approval: ApprovalPolicy,
@@ -26,7 +26,7 @@ pub struct ToolCallIdentified {
     pub timeout_ms: u64,
     /// Bytes of its result that the model reads.
     pub max_output: usize,
-    /// Who performs the call; `fleet` where it is absent.
+    /// Performer of the call; `fleet` where it is absent.
     #[serde(default, skip_serializing_if = "Performer::is_fleet")]
     pub performer: Performer,
 }
@@ -40,11 +40,11 @@ pub struct ClientCallOpened {
     pub tool: ToolName,
     /// Arguments of the call: a JSON object.
     pub arguments: Json,
-    /// What a call may change.
+    /// Effect class of the call.
     pub effect: EffectClass,
     /// Bytes of an answer that the model reads.
     pub max_output: usize,
-    /// When the model reads that nobody answered.
+    /// Time at which the model reads that nobody answered.
     pub deadline: Timestamp,
 }
 
@@ -55,7 +55,7 @@ pub struct ToolCallOpened {
     pub call: CallId,
     /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// When an answer is no longer wanted.
+    /// Deadline, after which an answer is no longer wanted.
     pub deadline: Timestamp,
     /// Set where the loop performs the call itself, by a child session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,9 +67,9 @@ pub struct ToolCallOpened {
 pub struct ToolCallExtended {
     /// Id of the call: unique in its session.
     pub call: CallId,
-    /// Which try of it.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// When an answer is no longer wanted.
+    /// New deadline, after which an answer is no longer wanted.
     pub deadline: Timestamp,
 }
 
@@ -80,7 +80,7 @@ pub struct ToolCallProgress {
     pub call: CallId,
     /// Name of the tool that is called.
     pub tool: ToolName,
-    /// What it says, shortened where it is long.
+    /// Report of the tool, shortened where it is long.
     #[serde(default)]
     pub text: String,
 }
@@ -92,9 +92,9 @@ pub struct Child {
     pub session_id: SessionId,
     /// Its agent, as the model named it.
     pub agent: AgentId,
-    /// What it is asked.
+    /// Task that the child gets.
     pub task: String,
-    /// What is reserved for it.
+    /// Budget that is reserved for it.
     pub share: Budget,
 }
 
@@ -105,9 +105,9 @@ pub struct ToolCallResult {
     pub call: CallId,
     /// The tool's name, as the model wrote it.
     pub tool: String,
-    /// What became of it.
+    /// Outcome of the call.
     pub outcome: Outcome,
-    /// What the model reads.
+    /// Text that the model reads.
     pub content: String,
     /// Stable error code, where the outcome is `error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,16 +115,16 @@ pub struct ToolCallResult {
     /// Milliseconds from dispatch to result.
     #[serde(default)]
     pub duration_ms: u64,
-    /// Where the whole of it is, when `content` is only parts.
+    /// Reference to the full result, when `content` has only parts of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whole: Option<FullResultRef>,
-    /// What the child session used that performed the call.
+    /// Resources used by the child session that performed the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<ChildUsage>,
     /// Whether it takes the place of an earlier `unknown` or `timeout`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replaces: bool,
-    /// Who performed the call, or should have; `fleet` where it is absent.
+    /// Performer of the call, also of one that was not performed; `fleet` where it is absent.
     #[serde(default, skip_serializing_if = "Performer::is_fleet")]
     pub performer: Performer,
     /// The client that answered, of a client's call.

@@ -43,7 +43,7 @@ pub struct ToolsResolved {
     pub tools: Vec<ToolSpec>,
 }
 
-/// Who paused or resumed, and why.
+/// Pause or resume of a session, with its sender and reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct StatusChanged {
@@ -55,7 +55,7 @@ pub struct StatusChanged {
     pub reason: Option<String>,
 }
 
-/// What made the decision.
+/// Source of a decision on whether the turn goes on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum DecisionSource {
@@ -63,7 +63,7 @@ pub enum DecisionSource {
     Explicit,
     /// A pattern: `continuation:<pattern>` or `termination:<pattern>`.
     Pattern(String),
-    /// What the words of the reply say: `announces`, `unfinished`, `asks` or `done`.
+    /// Intent that the words of the reply show: `announces`, `unfinished`, `asks` or `done`.
     Intent(String),
     /// The reply holds tool calls.
     ToolCalls,
@@ -123,13 +123,13 @@ impl From<String> for DecisionSource {
     }
 }
 
-/// The model's, or the loop's, idea of how far the work is.
+/// Estimate of the progress of the work, by the model or by the loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(default)]
 pub struct Progress {
     /// The step at hand.
     pub current_step: Option<u32>,
-    /// Of how many; unknown is null.
+    /// Number of all steps; null if unknown.
     pub total_steps: Option<u32>,
     /// 0 to 100; unknown is null. Written without a fraction where it has none.
     #[serde(serialize_with = "without_empty_fraction")]
@@ -141,7 +141,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Whether it says more than which step is at hand.
+    /// Whether anything but the current step is known.
     pub fn is_known(&self) -> bool {
         *self != Self { current_step: self.current_step, ..Self::default() }
     }
@@ -168,35 +168,35 @@ pub struct ContinuationProgress {
     pub iteration: u32,
     /// Steps that the turn may have.
     pub max_iterations: u32,
-    /// How far the work is.
+    /// Estimated progress of the work.
     pub progress: Progress,
     /// The tools that the reply called.
     pub current_tools: Vec<String>,
     /// Whether another step follows.
     pub continues: bool,
-    /// What made the decision.
+    /// Source of the decision.
     pub source: DecisionSource,
     /// Reason for the decision, in the words of the model or of the loop.
     pub reason: String,
     /// The signal's status, or `UNKNOWN`.
     pub status: String,
-    /// How sure the model says it is, 0 to 1.
+    /// Confidence of the model in its signal, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<f64>,
     /// The reply's first 200 characters.
     pub excerpt: String,
     /// Ids of the tool calls in the reply.
     pub call_ids: Vec<CallId>,
-    /// What the loop says to the model at the start of the next step, as a user-role message.
+    /// User-role message from the loop to the model at the start of the next step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nudge: Option<String>,
-    /// What a judge used.
+    /// Tokens and money that a judge used.
     #[serde(default, skip_serializing_if = "Spent::is_nothing")]
     pub spent: Spent,
 }
 
 words! {
-    /// Why a turn ended.
+    /// Reason why a turn ended.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum StopReason {
@@ -259,11 +259,12 @@ pub struct TurnCompleted {
     pub status: Option<String>,
     /// Number of steps that the turn took.
     pub iterations: u32,
-    /// What the user reads.
+    /// Final text that the user reads.
     pub final_response: String,
     /// Tokens and money of the turn, with those of the sessions that it delegated to.
     pub spent: Spent,
-    /// Those of this session alone. None where an older version counted a part of them.
+    /// Tokens and money of this session alone. None if an older version counted any of them, since it did not separate
+    /// them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent_own: Option<Spent>,
     /// Client that cancelled it, where one did.

@@ -15,7 +15,7 @@ pub enum Message {
         /// Text of the system prompt.
         content: String,
     },
-    /// What the user, or the loop on the user's behalf, says.
+    /// Message of the user, or of the loop on the user's behalf.
     User {
         /// The message, as text or as parts.
         content: Content,
@@ -39,7 +39,7 @@ pub enum Message {
     Tool {
         /// Id of the call that this is the result of.
         tool_call_id: String,
-        /// What the model reads.
+        /// Text that the model reads.
         content: String,
     },
 }
@@ -80,7 +80,7 @@ pub struct HistoryCall {
     /// JSON text as the model wrote it, valid or not.
     #[serde(default)]
     pub arguments: String,
-    /// What the model reads as its result; `None` if nobody knows it.
+    /// Result that the model reads; `None` if nobody knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
 }
@@ -95,12 +95,12 @@ pub struct ReasoningParts {
     pub model: String,
     /// The parts, in the order of the reply.
     pub parts: Vec<serde_json::Value>,
-    /// Where each part stood among text and calls. Empty in what older gateways wrote: all their parts come first.
+    /// Position of each part among text and calls. Empty from older gateways: all their parts come first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub positions: Vec<ReplayPosition>,
 }
 
-/// What of a reply came before a part that is sent again.
+/// Position in a reply of a part that is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct ReplayPosition {
     /// Whether text came before it.
@@ -111,7 +111,7 @@ pub struct ReplayPosition {
     pub calls: u32,
 }
 
-/// What a user message holds.
+/// Content of a user message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
@@ -168,7 +168,7 @@ impl Content {
         }
     }
 
-    /// How many images it holds.
+    /// Number of images that it contains.
     pub fn images(&self) -> usize {
         match self {
             Self::Text(_) => 0,
@@ -225,7 +225,7 @@ impl Part {
     }
 }
 
-/// Where an image is.
+/// Address of an image.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ImageUrl {
     /// An `https:` or `data:` address.
@@ -265,7 +265,7 @@ fn function_kind() -> String {
     "function".to_owned()
 }
 
-/// Which function, with what.
+/// Name and arguments of a called function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
     /// Name of the tool, as the model wrote it.

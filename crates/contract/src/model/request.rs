@@ -16,14 +16,14 @@ use crate::transcript_part::PartRef;
 pub struct ToolDefinition {
     /// Name of the tool.
     pub name: String,
-    /// What it does and when to use it.
+    /// Description for the model: what the tool does and when to use it.
     pub description: String,
     /// JSON Schema of the arguments object.
     pub parameters: Json,
 }
 
 layered! {
-    /// How a reply is streamed.
+    /// Streaming settings of a reply: chunk sizes and timeouts.
     pub struct Streaming;
 
     /// [`Streaming`] as one layer of settings has it. A field that is absent is as the layer below has it.
@@ -87,7 +87,7 @@ impl From<&Streaming> for StreamingOverride {
     }
 }
 
-/// What stands first in every work item, so that a worker need not read the rest.
+/// Head of every work item. It comes first, so that a worker need not read the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ItemMeta {
     /// Version of the contract.
@@ -102,14 +102,14 @@ pub struct ItemMeta {
     pub call: CallId,
     /// The orchestrator's attempt at this call, from 1.
     pub attempt: u32,
-    /// When the answer is no longer wanted.
+    /// Deadline, after which the answer is no longer wanted.
     pub deadline: Timestamp,
     /// The agent that asks.
     pub agent: String,
 }
 
 impl ItemMeta {
-    /// What a result tells of the item. `opened_by` is the item's.
+    /// Makes the head of a result of this item. `opened_by` is the item's.
     pub(crate) fn of_result(&self, opened_by: &str) -> ResultMeta {
         let Self { slot, call, attempt, .. } = self;
         let (v, opened_by) = (crate::version::VERSION, opened_by.to_owned());
@@ -124,8 +124,8 @@ pub struct ModelItem {
     pub meta: ItemMeta,
     /// The model's id, as in `models.yaml`.
     pub model: String,
-    /// The transcript; each is a [`Message`](super::Message) that was serialised once. Not there where the log has parts of
-    /// it: an older gateway refuses the item then, and does not send half of a transcript.
+    /// The transcript; each is a [`Message`](super::Message) that was serialised once. Absent where the log has parts
+    /// of it: an older gateway then refuses the item, and does not send half of a transcript.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Json>,
     /// In the place of `messages`: the transcript of which the log has parts.
@@ -148,14 +148,14 @@ pub struct ModelItem {
     /// The form in which the model was asked to signal; only such a signal is taken out of its text.
     #[serde(default, skip_serializing_if = "crate::default::is_default")]
     pub signal: SignalForm,
-    /// The id of the commit that opened the call first, as in a [`ToolItem`](crate::tool::ToolItem). Older orchestrators
-    /// do not say.
+    /// The id of the commit that opened the call first, as in a [`ToolItem`](crate::tool::ToolItem). Empty from older
+    /// orchestrators.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub opened_by: String,
 }
 
 impl ModelItem {
-    /// What a result tells of this item.
+    /// Makes the head of a result of this item.
     pub fn result_meta(&self) -> ResultMeta {
         self.meta.of_result(&self.opened_by)
     }

@@ -1,4 +1,4 @@
-//! What a gateway answers: a whole reply, or the failure of an attempt.
+//! Results of gateways: a whole reply, or the failure of an attempt.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ pub struct Usage {
     pub input: u64,
     /// Tokens of replies, reasoning included.
     pub output: u64,
-    /// Of `input`, those that the provider had cached.
+    /// Tokens of `input` that the provider had cached.
     pub cached: u64,
-    /// Of `output`, those of reasoning.
+    /// Tokens of `output` that are reasoning.
     pub reasoning: u64,
 }
 
@@ -39,7 +39,7 @@ impl Usage {
     }
 }
 
-/// Why a reply ended, mapped; the provider's own word is kept beside it.
+/// Reason why a reply ended, in terms that do not depend on the provider; the provider's own word is kept beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
@@ -59,7 +59,7 @@ pub enum FinishReason {
     Other,
 }
 
-/// What a result tells of the item it answers.
+/// Head of a result, which identifies the work item that it answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResultMeta {
     /// Version of the contract.
@@ -107,7 +107,7 @@ pub struct ModelFinished {
     /// Tokens of request and reply.
     #[serde(default)]
     pub usage: Usage,
-    /// What it cost in US dollars, where prices are known.
+    /// Cost in US dollars, where prices are known.
     #[serde(default)]
     pub cost_usd: f64,
     /// Id of the provider that answered.
@@ -122,13 +122,13 @@ pub struct ModelFinished {
     /// Parts that the provider wants to see again in later requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<ReasoningParts>,
-    /// Which run of the attempt this is the result of: an attempt may run twice when a gateway freezes. Only one
-    /// result of an attempt is taken; of the others the costs are. Empty in results of older gateways.
+    /// Run of the attempt that made this result: an attempt may run twice when a gateway freezes. Only one result of an
+    /// attempt is accepted; the costs of the others count too. Empty in results of older gateways.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub run: String,
 }
 
-/// What kind of failure, so that the loop knows what to do.
+/// Kind of a failure, by which the loop decides what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
@@ -143,7 +143,7 @@ pub enum FailureKind {
     TimedOut,
     /// The stream broke off; passes.
     Truncated,
-    /// What came is not the provider's protocol; may pass.
+    /// The response violates the provider's protocol; may pass.
     #[serde(rename = "garbage")]
     ProtocolError,
     /// A reply without text, reasoning or calls; may pass.
@@ -206,18 +206,18 @@ impl FailureKind {
 pub struct ModelFailed {
     /// Call and attempt that this answers.
     pub meta: ResultMeta,
-    /// What kind of failure.
+    /// Kind of the failure.
     pub kind: FailureKind,
     /// Milliseconds that the provider asks to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// What happened, for people; no secrets, no message contents.
+    /// Description of the failure, for people, without secrets and message contents.
     #[serde(default)]
     pub message: String,
     /// The text that had come, as the model wrote it: at most `CUT_REPLY_BYTES_MAX` bytes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// What it used all the same.
+    /// Tokens that the failed attempt used.
     #[serde(default)]
     pub usage: Usage,
     /// Cost in US dollars, where prices are known.
@@ -229,7 +229,7 @@ pub struct ModelFailed {
 }
 
 impl ModelFailed {
-    /// How long the provider asks to wait.
+    /// Pause that the provider asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after_ms.map(Duration::from_millis)
     }

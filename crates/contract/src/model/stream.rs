@@ -15,7 +15,7 @@ pub struct Chunk {
     pub attempt: String,
     /// Counts from 0 within an attempt.
     pub index: u64,
-    /// What the delta belongs to.
+    /// Channel that the delta belongs to.
     pub channel: Channel,
     /// Text since the chunk before.
     pub delta: String,
@@ -27,13 +27,13 @@ pub struct Chunk {
     pub finish_reason: Option<FinishReason>,
 }
 
-/// What a chunk belongs to.
+/// Channel of a chunk: a part of the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Channel {
-    /// What the user reads.
+    /// Text that the user reads.
     Text,
-    /// What the model thinks.
+    /// Reasoning of the model.
     Reasoning,
 }
 
@@ -46,7 +46,7 @@ pub struct PartialCall {
     pub step: u32,
     /// Attempt and delivery, as in [`Chunk`].
     pub attempt: String,
-    /// Which call of the reply, from 0.
+    /// Index of the call in the reply, from 0.
     pub index: u32,
     /// The tool's name, once known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +55,7 @@ pub struct PartialCall {
     pub delta: String,
 }
 
-/// What `ai_rpc.view` answers: the reply so far.
+/// Answer of `ai_rpc.view`: the reply so far.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplySnapshot {
     /// Number of the turn, from 1.

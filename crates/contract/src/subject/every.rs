@@ -1,4 +1,4 @@
-//! Filters over every session: what a list of permissions names. Built here for the same reason as subjects are (I6).
+//! Filters over every session, for lists of permissions. They are built here for the same reason as subjects (I6).
 
 use super::{REQUEST, Subject};
 use crate::command::Verb;
@@ -57,10 +57,10 @@ subjects! {
     /// Requests to every tool of every tenant.
     pub fn tool() = "ai_tool.*.*";
 
-    /// The question to each tool what it is.
+    /// Request to each tool to describe itself.
     pub fn service_info() = "$SRV.INFO.*";
 
-    /// The question to every replica of a service whether it is there.
+    /// Ping of every replica of a service.
     pub fn service_ping() = "$SRV.PING.*.*";
 
     /// The probe of every tool.

@@ -1,4 +1,4 @@
-//! What a sentence in Japanese or Chinese says about going on. The words are in `words/ja.txt` and `words/zh.txt`.
+//! Stance of a Japanese or Chinese sentence about another step. The words are in `words/ja.txt` and `words/zh.txt`.
 
 use std::sync::LazyLock;
 
@@ -54,7 +54,7 @@ static CHINESE: LazyLock<Chinese> = LazyLock::new(|| {
     }
 });
 
-/// What the sentence says; none where it is in another script.
+/// Returns the stance of the sentence; none if it is in another script.
 pub(super) fn stance(sentence: &Sentence, text: &str) -> Option<Stance> {
     let kana = text.chars().any(|c| matches!(c, '\u{3040}'..='\u{30FF}'));
     let han = text.chars().any(|c| matches!(c, '\u{4E00}'..='\u{9FFF}'));

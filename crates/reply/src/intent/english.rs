@@ -1,4 +1,4 @@
-//! What an English sentence says about going on. The phrases are in `words/en.txt`.
+//! Stance of an English sentence about another step. The phrases are in `words/en.txt`.
 
 mod future;
 mod reader;
@@ -17,7 +17,7 @@ use super::lexicon::Words;
 use super::sentence::{End, LineKind, Sentence};
 use super::stance::Stance;
 
-/// What the sentence says. `is_under_way`: whether a sentence before it says that some work is done.
+/// Returns the stance of the sentence. `is_under_way`: whether a sentence before it says that some work is done.
 pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>, is_under_way: bool) -> Stance {
     let all = &words.all;
     if all.is_empty() {

@@ -1,4 +1,4 @@
-//! What a sentence in German, French or Spanish says about going on. The phrases are in `words/de.txt` and so on.
+//! Stance of a German, French or Spanish sentence about another step. The phrases are in `words/de.txt` and so on.
 
 pub(super) mod tags;
 

@@ -11,7 +11,7 @@ use super::tags::Tags;
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// What the word stands for by itself.
+    /// Tags of the word by itself.
     alone: Tags,
     /// Further words of phrases that begin with it.
     phrases: Vec<(Vec<&'static str>, Tags)>,
@@ -76,7 +76,7 @@ struct Found {
 #[derive(Debug, Default)]
 pub(super) struct Words<'a> {
     pub(super) all: Vec<&'a str>,
-    /// What each word stands for by itself.
+    /// Tags of each word by itself.
     alone: Vec<Tags>,
     found: Vec<Found>,
     tags: Tags,
@@ -114,7 +114,7 @@ impl<'a> Words<'a> {
         self.tags & tags != 0
     }
 
-    /// Where the first such phrase stands; of those at the same place, the longest.
+    /// Returns the index and length, in words, of the first phrase with one of the tags; at one index, of the longest.
     pub(super) fn first(&self, tags: Tags) -> Option<(usize, usize)> {
         let all = self.found.iter().filter(|found| found.tags & tags != 0);
         all.min_by_key(|found| (found.at, std::cmp::Reverse(found.length))).map(|found| (found.at, found.length))
@@ -125,13 +125,13 @@ impl<'a> Words<'a> {
         self.found.iter().any(|found| found.at == at && found.tags & tags != 0)
     }
 
-    /// How many words the longest such phrase has that begins at this word.
+    /// Returns the number of words of the longest phrase with one of the tags that begins at this word.
     pub(super) fn longest_at(&self, at: usize, tags: Tags) -> Option<usize> {
         let all = self.found.iter().filter(|found| found.at == at && found.tags & tags != 0);
         all.map(|found| found.length).max()
     }
 
-    /// Where such phrases begin.
+    /// Returns the word indices at which phrases with one of the tags begin.
     pub(super) fn places(&self, tags: Tags) -> impl Iterator<Item = usize> {
         self.found.iter().filter(move |found| found.tags & tags != 0).map(|found| found.at)
     }
@@ -141,7 +141,7 @@ impl<'a> Words<'a> {
         self.alone[range].iter().any(|word| word & tags != 0)
     }
 
-    /// What a word stands for by itself.
+    /// Whether a word has one of the tags by itself.
     pub(super) fn alone(&self, at: usize, tags: Tags) -> bool {
         self.alone.get(at).is_some_and(|word| word & tags != 0)
     }

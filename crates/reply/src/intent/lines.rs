@@ -93,7 +93,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Where the text begins behind the last thought, also behind one that began earlier.
+/// Returns the end of the last thought, also of one that began earlier; 0 if there is none.
 fn thoughts_end(end: &str) -> usize {
     let close = |tag: &&'static str| Some(end.rfind(&format!("</{tag}>"))? + tag.len() + 3);
     THOUGHTS.iter().filter_map(close).max().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What a reply in everyday words says about going on.
+//! Intent of a reply in everyday words: whether it announces another step.
 //!
 //! A reply is read as sentences, from its end. Each sentence either says nothing about going on, or takes a stance: it
 //! announces work, asks the reader, or says that all is done. The last stance counts. A sentence takes its stance by
@@ -29,12 +29,12 @@ const NEUTRAL_AFTER_MAX: usize = 4;
 /// The same for an announcement. Behind more of them the reply itself was what was announced.
 const NEUTRAL_AFTER_ANNOUNCEMENT_MAX: usize = 2;
 
-/// What a reply says about going on.
+/// Intent of a reply about another step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
     /// Whether it announces another step.
     pub continues: bool,
-    /// What decided, for people: `announces`, `unfinished`, `asks`, `done`.
+    /// Rule that decided, for people: `announces`, `unfinished`, `asks`, `done`.
     pub rule: &'static str,
     /// The sentence that decided, in lower case.
     pub sentence: String,
@@ -54,7 +54,7 @@ const UNFINISHED: &str = "unfinished";
 const ASKS: &str = "asks";
 const DONE: &str = "done";
 
-/// What a reply says about going on; none where it says nothing.
+/// Finds the intent of a reply; none if it says nothing about another step.
 pub fn intent(reply: &str) -> Option<Intent> {
     let lines = Lines::of(reply);
     // Mostly the last lines tell, and the others need not be read.
@@ -69,7 +69,7 @@ pub fn intent(reply: &str) -> Option<Intent> {
     }
 }
 
-/// What sentences say about going on, and the first of them that was looked at.
+/// Finds the intent of sentences, and the index of the earliest sentence that was read.
 fn intent_of(sentences: &Sentences) -> (Option<Intent>, usize) {
     let all = sentences.all();
     let mut words = Words::default();

@@ -17,7 +17,7 @@ const CLOSINGS: &[&[&str]] = &[
     &["saludos", "un saludo", "un cordial saludo", "atentamente"],
     &["敬具", "よろしくお願い", "何とぞ", "此致", "祝好"],
 ];
-/// What stands before the subject of a letter.
+/// Labels before the subject of a letter.
 const HEADINGS: &[&str] = &["subject:", "betreff:", "objet :", "asunto:", "件名", "主题："];
 
 /// The lines of dialogues, poems and quotations of several lines: nobody says them to the reader.
@@ -75,7 +75,7 @@ fn quoted_lines(lines: &[&str]) -> Vec<usize> {
     quoted
 }
 
-/// How a text for somebody else is handed over, and what it is; by language.
+/// Phrases that hand over a text for somebody else, and below them the nouns for such a text; by language.
 const HERE: &[&[&str]] = &[
     &["here is ", "here's ", "here are "],
     &["voici "],
@@ -96,8 +96,8 @@ const LETTERS: &[&[&str]] = &[
     &["\u{6848}\u{3067}\u{3059}", "\u{4E0B}\u{66F8}\u{304D}\u{3067}\u{3059}"],
 ];
 
-/// Where the sentence ends that hands over a poem or a letter, and whether it is the whole line: then the text comes
-/// below.
+/// Finds the end of a sentence that hands over a poem or a letter, and whether it is the whole line: then the text
+/// follows below.
 pub(super) fn introduces_draft(line: &str) -> Option<(usize, bool)> {
     let is_japanese = !line.is_ascii()
         && (line.contains("\u{6848}\u{3067}\u{3059}") || line.contains("\u{4E0B}\u{66F8}\u{304D}\u{3067}\u{3059}"));
@@ -144,7 +144,7 @@ fn names(text: &str, word: &str) -> bool {
     })
 }
 
-/// Who speaks in a line of a dialogue: "ANNA: ...", "[HOST] ...".
+/// Returns the speaker of a line of a dialogue: "ANNA: ...", "[HOST] ...".
 fn speaker(line: &str) -> Option<&str> {
     if let Some((name, stated)) = line.trim().strip_prefix('[').and_then(|line| line.split_once(']')) {
         return (name.len() <= 20 && name.starts_with(char::is_uppercase) && stated.starts_with(' ')).then_some("[]");

@@ -8,7 +8,7 @@ use crate::prose::{byte_set, closing, plain};
 /// Stands for a span of code or a quotation: a noun that says nothing.
 pub(super) const SPAN: char = '\u{1}';
 
-/// What a sentence ends with.
+/// End of a sentence: a punctuation mark, or the end of its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Full,
@@ -20,7 +20,7 @@ pub(super) enum End {
     Line,
 }
 
-/// What kind of line a sentence stands in.
+/// Kind of the line that contains a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineKind {
     Text,
@@ -183,7 +183,7 @@ static SIGNS: [bool; 256] = {
     table
 };
 
-/// Where a line stands, and what of it is text.
+/// Returns the kind of a line, and its text without the mark of a heading or an item.
 fn marks(line: &str) -> (LineKind, &str) {
     let line = line.trim();
     if let Some(rest) = line.strip_prefix('#') {
@@ -211,7 +211,7 @@ fn without_box(item: &str) -> &str {
     ["[x]", "[X]", "[ ]"].iter().find_map(|mark| item.strip_prefix(mark)).unwrap_or(item).trim_start()
 }
 
-/// How long a span of code or a quotation is that begins here.
+/// Returns the length in bytes of the span of code or the quotation that begins here; none if none does.
 fn span(rest: &str, c: char) -> Option<usize> {
     let close: &[char] = match c {
         // It may be an apostrophe.

@@ -1,6 +1,6 @@
-//! What a sentence says about going on.
+//! Stances of sentences about another step.
 
-/// What a sentence says about going on: the last stance of a reply counts.
+/// Stance of a sentence about another step: the last stance of a reply counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stance {
     /// The model names work that it does next.

@@ -1,6 +1,6 @@
-//! What a word or phrase of the lexicon stands for.
+//! Tags: the meanings of words and phrases of the lexicon.
 
-/// What words stand for, as a set of bits.
+/// Meanings of words, as a set of bits.
 pub(super) type Tags = u64;
 
 /// A section of a file of words, and what its phrases stand for.

@@ -8,7 +8,7 @@ use crate::tolerant::{self, End, Object};
 pub(super) struct HeldObject {
     /// All of it, with what stands before the brace.
     pub(super) raw: String,
-    /// Where the brace is.
+    /// Offset of the opening brace in `raw`, in bytes.
     pub(super) from: usize,
     /// Whether it stands in code or behind a backtick: there it may be quoted.
     pub(super) is_quoted: bool,

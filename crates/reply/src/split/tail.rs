@@ -1,4 +1,4 @@
-//! What follows a signal or stands within a thought: it is not shown as it comes.
+//! Text after a signal or within a thought, which is not shown as it comes.
 
 use super::held_object::HeldObject;
 use super::{Splitter, State};

@@ -6,11 +6,11 @@ use super::{REREAD_BYTES_MAX, Splitter, State};
 use crate::lead::LeadPosition;
 use crate::prose::byte_set;
 
-/// What stands between texts with a signal between them.
+/// Separator of texts with a signal between them.
 const PARAGRAPH_BREAK: &str = "\n\n";
 
 impl Splitter {
-    /// Where a lead may begin with this character; none where it cannot.
+    /// Returns the position of a lead that may begin with this character; none if none can.
     pub(super) fn lead_position(&self, c: char) -> Option<LeadPosition> {
         if c.is_whitespace() || (c != '<' && self.form == SignalForm::Off) {
             return None;
@@ -30,7 +30,7 @@ impl Splitter {
         })
     }
 
-    /// How much of a text is sure to begin nothing.
+    /// Returns the number of bytes at the start of a text in which no lead can begin.
     pub(super) fn plain_prefix_bytes(&self, text: &str) -> usize {
         let bytes = text.as_bytes();
         let begins = |at: usize| {
@@ -83,7 +83,7 @@ impl Splitter {
         }
     }
 
-    /// What comes next is a paragraph of its own.
+    /// Makes the text that follows a paragraph of its own.
     pub(super) fn start_paragraph(&mut self) {
         self.pending_space.clear();
         self.has_omission = true;

@@ -1,4 +1,4 @@
-//! What counts as a match of a pattern, where patterns alone decide.
+//! Matches of a pattern that count, in replies that patterns alone decide.
 
 use contract::settings::ContinuationSettings;
 use reply::{Evidence, Patterns, evidence};

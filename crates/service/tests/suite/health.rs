@@ -1,4 +1,4 @@
-//! What an operator gets from the health server.
+//! Answers of the health server to an operator.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is read again when its files change: as one set.
+//! Files are read again as one set when they change.
 
 use std::fs;
 use std::path::Path;

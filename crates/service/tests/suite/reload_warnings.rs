@@ -16,7 +16,7 @@ fn paths(dir: &Path, pass: &Pass) -> Paths {
     Paths::find_in(pass, Some(dir)).unwrap()
 }
 
-/// What a subscriber writes.
+/// Text that a subscriber writes.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

@@ -6,14 +6,14 @@ use contract::tool::{ASK_USER, ApprovalPolicy, EffectClass, ToolSpec};
 use contract::{ErrorCode, Json};
 use serde::Deserialize;
 
-/// What the model says.
+/// Arguments of `ask_user` as the model writes them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Arguments {
     question: String,
     #[serde(default)]
     choices: Vec<String>,
-    /// What counts when nobody answers in time.
+    /// Answer that is used if nobody answers in time.
     #[serde(default)]
     pub(super) default: Option<String>,
 }
@@ -70,7 +70,7 @@ pub(super) fn askable(arguments: &str) -> Result<(), (ErrorCode, String)> {
     }
 }
 
-/// What counts when nobody answers.
+/// Returns the answer that is used if nobody answers in time.
 pub(super) fn default_of(arguments: &Json) -> Option<String> {
     serde_json::from_str::<Arguments>(arguments.get()).ok().and_then(|arguments| arguments.default)
 }

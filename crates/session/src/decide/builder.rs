@@ -46,7 +46,7 @@ pub(super) struct DecisionBuilder<'a> {
     pub(super) input: &'a Input,
 }
 
-/// Why an input is ignored.
+/// Refusal of an input, with the data of the input that the commit records.
 pub(super) struct Rejection {
     pub(super) refusal: Refusal,
     pub(super) late: Option<Box<LateResult>>,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::builder::DecisionBuilder;
 use crate::state::{Activity, CallStage, RunsAt, ToolCallState};
 
-/// What the model says.
+/// Arguments of `delegate` as the model writes them.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Arguments {

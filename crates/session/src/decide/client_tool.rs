@@ -97,7 +97,7 @@ impl DecisionBuilder<'_> {
     }
 }
 
-/// What the model reads of a call that its client did not answer.
+/// Returns the result text that the model reads if a client did not answer in time.
 pub(super) fn late_text(effect: EffectClass) -> &'static str {
     match effect {
         EffectClass::Pure => "the client did not answer in time",

@@ -68,7 +68,7 @@ impl DecisionBuilder<'_> {
         self.conclude_judging(ContinuationVerdict { spent, ..verdict });
     }
 
-    /// What the user says while a judge is asked decides: the turn goes on.
+    /// Cancels the judge call and continues the turn if the user sent a message that the model has not seen.
     pub(super) fn overrule_judge(&mut self) {
         let activity = self.state.turn.as_ref().map(|turn| &turn.activity);
         if let Some(Activity::Judging { judge, .. }) = activity

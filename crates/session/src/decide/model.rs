@@ -40,7 +40,7 @@ struct Awaited {
 
 /// A reply that is decided about.
 pub(super) struct Reply<'a> {
-    /// What the user reads of it.
+    /// Text of the reply that the user reads.
     pub(super) text: &'a str,
     pub(super) signal: Option<&'a Signal>,
     /// Its calls, without the one that only signals.
@@ -119,7 +119,7 @@ impl DecisionBuilder<'_> {
         Ok(())
     }
 
-    /// What had come when the user took the floor; its calls are not run.
+    /// Records the part of a reply that was received before the user interrupted it; its calls are not run.
     fn partial(&mut self, finished: &ModelFinished, awaited: &Awaited) {
         let reading = reply::read(&finished.text, &[], self.state.signal_form());
         let mut event = full(finished, awaited, &reading, Vec::new());

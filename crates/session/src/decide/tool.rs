@@ -261,7 +261,7 @@ struct CalledTool {
     timeout: Duration,
 }
 
-/// What an answer to the gate of a call decides.
+/// Decision about a gated call, from the answer to its gate.
 enum GateDecision {
     /// Run the call, with these arguments if a person changed them.
     Run(Option<Json>),

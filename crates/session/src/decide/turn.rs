@@ -1,4 +1,4 @@
-//! How turns and sessions end.
+//! End of turns and sessions.
 
 use contract::command::AnswerDecision;
 use contract::event::{
@@ -279,7 +279,7 @@ impl DecisionBuilder<'_> {
     }
 }
 
-/// What is said of a call that takes effect and that nobody heard of. One that the model makes again is another call,
-/// also of a tool that takes effect once per call.
+/// Result text of a call that may have taken effect and whose outcome is unknown. A repetition by the model is another
+/// call, also of a tool that takes effect once per call.
 pub(super) const UNKNOWN: &str = "nobody answered in time; the call may or may not have taken effect. Find out before \
                                   you try again.";

@@ -1,4 +1,4 @@
-//! What a session keeps from its start to its end.
+//! Setup of a session: agent, model and settings, from its start to its end.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::approval::Approvals;
 
-/// What a session keeps from its start to its end.
+/// Agent, model and settings that a session keeps from its start to its end.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
     pub(crate) agent: AgentSettings,
@@ -20,16 +20,16 @@ pub(crate) struct Setup {
     pub(crate) parameters: serde_json::Map<String, serde_json::Value>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) tool_choice: Vec<serde_json::Value>,
-    /// What the session itself says of its prompt and requests, without `streaming`.
+    /// Prompt and request settings of the session itself, without `streaming`.
     #[serde(default, skip_serializing_if = "AiConfig::is_empty")]
     pub(crate) ai_config: AiConfig,
     pub(crate) streaming: Streaming,
-    /// What the session itself says of `streaming`; none where it began before fold 13.
+    /// Streaming settings of the session itself; none if it began before fold 13.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) own_streaming: Option<StreamingOverride>,
     #[serde(default)]
     pub(crate) fallbacks: Vec<ModelSettings>,
-    /// What the session itself switched and replaced, for when agent or model are looked up again.
+    /// Features that the session itself switched and replaced, for the next lookup of agent or model.
     #[serde(default)]
     pub(crate) features: Features,
     #[serde(default)]
@@ -42,7 +42,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// What the session itself says of its prompt and requests. Before fold 13 all of `streaming` was its own.
+    /// Returns the prompt and request settings of the session itself. Before fold 13 all of `streaming` was its own.
     pub(crate) fn own_ai_config(&self) -> AiConfig {
         let streaming = self.own_streaming.unwrap_or_else(|| StreamingOverride::from(&self.streaming));
         AiConfig { streaming, ..self.ai_config.clone() }
@@ -54,7 +54,7 @@ impl Setup {
         Patterns::compile(&self.agent.continuation).unwrap_or_default()
     }
 
-    /// What the session itself says of how it goes on, with what it says now.
+    /// Returns the continuation settings of the session itself, overridden by `now`.
     pub(crate) fn overrides_with(&self, now: Option<&ContinuationOverride>) -> Option<ContinuationOverride> {
         match (self.overrides.clone(), now.cloned()) {
             (Some(before), Some(now)) => Some(before.and(now)),

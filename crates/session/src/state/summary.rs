@@ -1,4 +1,4 @@
-//! What the session index and clients see of a state.
+//! Summary of a state for the session index and clients.
 
 use contract::client_tool::OpenClientCall;
 use contract::commit::{OpenGate, SessionSummary};
@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// What waits for a client, at most so many, their arguments shortened to so many bytes.
+    /// Lists at most `most` open client calls, each with at most `shown_max` bytes of its arguments.
     pub(crate) fn open_client_calls(&self, shown_max: usize, most: usize) -> Vec<OpenClientCall> {
         let calls = self.turn.as_ref().map_or(&[][..], |turn| turn.calls());
         let open = calls.iter().filter(|state| state.waits_for_client()).filter_map(|state| match &state.stage {
@@ -55,7 +55,7 @@ impl State {
         shown.collect()
     }
 
-    /// What waits for a person, at most so many, their arguments shortened to so many bytes.
+    /// Lists at most `most` open gates, each with at most `shown_max` bytes of its arguments.
     pub(crate) fn open_gates(&self, shown_max: usize, most: usize) -> Vec<OpenGate> {
         let Some(turn) = self.turn.as_ref().filter(|_| self.life == Lifecycle::Alive) else { return Vec::new() };
         if let Activity::AwaitingUser { gate, question, expires } = &turn.activity {

@@ -15,18 +15,18 @@ pub(crate) struct ToolCallState {
     /// As the model wrote it.
     pub(crate) name: String,
     pub(crate) stage: CallStage,
-    /// What a person made of its arguments.
+    /// Arguments as a person changed them; none if they were not changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) changed: Option<Json>,
     /// The id of the commit that opened it first; empty before, and where an older version opened it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) opened_by: String,
-    /// Who performs it. It stays with the call, whatever becomes of the tool of its name.
+    /// Performer of the call. It stays the same, even if the tool of that name is replaced or removed.
     #[serde(default, skip_serializing_if = "Performer::is_fleet")]
     pub(crate) performer: Performer,
 }
 
-/// How far a tool call is.
+/// Stage of a tool call, from the reply to the result.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum CallStage {
     /// In the reply, not looked at yet; only between two events of one commit.
@@ -37,7 +37,7 @@ pub(crate) enum CallStage {
     Gated {
         request: Box<ToolRequest>,
         expires: Timestamp,
-        /// What counts when nobody answers in time.
+        /// Decision that applies if nobody answers in time.
         #[serde(default)]
         on_expiry: OnExpiry,
     },
@@ -50,7 +50,7 @@ pub(crate) enum CallStage {
         /// The session that performs it, where the loop does.
         #[serde(default)]
         child: Option<Box<Child>>,
-        /// When it was opened; 1970 where an older fold did not say.
+        /// Time at which the call was opened; 1970 if an older fold did not record it.
         #[serde(default)]
         since: Timestamp,
     },
@@ -58,7 +58,7 @@ pub(crate) enum CallStage {
     Done(Outcome),
 }
 
-/// Who performs an open call.
+/// Performer of an open call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum RunsAt<'a> {
     /// A tool, called by an executor.
@@ -69,7 +69,7 @@ pub(crate) enum RunsAt<'a> {
     Client,
 }
 
-/// What is asked of a tool.
+/// Request to a tool, with its settings.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct ToolRequest {
     pub(crate) tool: ToolName,
@@ -99,7 +99,7 @@ impl ToolCallState {
         matches!(self.stage, CallStage::Open { .. })
     }
 
-    /// Who performs the call now; none where it is not open.
+    /// Returns the performer of the call; none if the call is not open.
     pub(crate) fn runs_at(&self) -> Option<RunsAt<'_>> {
         let CallStage::Open { child, .. } = &self.stage else { return None };
         Some(match (self.performer, child) {

@@ -24,9 +24,9 @@ pub(crate) struct TurnState {
     /// Those that it used itself, as [`super::State::spent_own`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) spent_own: Option<Spent>,
-    /// What the user read last.
+    /// Last text of the model that the user read.
     pub(crate) text: String,
-    /// What the guards watch.
+    /// Counters for the limits and repetitions of the turn.
     #[serde(default)]
     pub(crate) guard: RepetitionGuard,
     /// The attempt that was opened last, of this step's model call.
@@ -36,7 +36,7 @@ pub(crate) struct TurnState {
     /// included; empty where an older fold opened it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) opened_by: String,
-    /// Which fallback answers in the model's place; 0: none.
+    /// Number of the fallback that replaces the model, from 1; 0 for none.
     #[serde(default)]
     pub(crate) fallback: u32,
     /// Summaries that were asked for in this turn.
@@ -48,7 +48,7 @@ pub(crate) struct TurnState {
     /// The last step whose request was cut because the provider found it too long.
     #[serde(default)]
     pub(crate) squeezed: u32,
-    /// When it began; 1970 where an older fold did not say.
+    /// Time at which the turn began; 1970 if an older fold did not record it.
     #[serde(default)]
     pub(crate) started: Timestamp,
     /// The form in which the last model call asked for a signal; none where an older fold did not say.
@@ -74,7 +74,7 @@ pub(crate) struct LastStep {
     pub(crate) opened: bool,
 }
 
-/// What a turn is busy with.
+/// Current activity of a turn.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Activity {
     /// The next step may begin.
@@ -104,7 +104,7 @@ pub(crate) enum Activity {
     Judging { judge: ModelCall, model: String },
 }
 
-/// Why a person is asked.
+/// Reason why a person is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Question {
@@ -115,7 +115,7 @@ pub(crate) enum Question {
 }
 
 impl Question {
-    /// How the turn ends when the answer is no.
+    /// Returns the reason why the turn ends if the answer is no.
     pub(crate) fn denied(self) -> StopReason {
         match self {
             Self::Limit(limit) => limit,
@@ -123,7 +123,7 @@ impl Question {
         }
     }
 
-    /// What the answer is bound to.
+    /// Returns the text whose SHA-256 the answer must have as `arguments_sha256`.
     pub(crate) fn word(self) -> String {
         match self {
             Self::Limit(limit) => limit.as_str().to_owned(),

@@ -1,4 +1,4 @@
-//! How much memory a session's state takes.
+//! Memory that the state of a session takes.
 
 use contract::Json;
 

@@ -1,4 +1,4 @@
-//! When a session leaves the log: page by page while it lives, and for good some time after its end.
+//! Archiving of a session: page by page while it lives, and completely some time after its end.
 
 use std::time::Duration;
 

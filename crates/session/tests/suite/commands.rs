@@ -1,4 +1,4 @@
-//! What a user may do to a session at any time, and what is late.
+//! Commands of a user at any time, and late inputs.
 
 use std::time::Duration;
 

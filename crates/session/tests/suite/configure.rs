@@ -174,7 +174,7 @@ fn approval_rules_after_the_start_do_not_change() {
     assert_eq!(talk.session.gates().len(), 1);
 }
 
-/// What the open model call is asked with.
+/// Returns the parameters of the open model call.
 fn parameters(talk: &Talk) -> serde_json::Value {
     serde_json::Value::Object(talk.item().parameters)
 }

@@ -64,7 +64,7 @@ fn rows(text: &str) -> Vec<Row> {
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
-/// What differs from the label; none when all agrees.
+/// Describes the differences from the label; none if all agrees.
 fn differs(row: &Row) -> Option<String> {
     differs_in(Rule::ORDER, row)
 }

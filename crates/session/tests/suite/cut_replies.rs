@@ -1,4 +1,4 @@
-//! What had come of a reply that was called off stays in the log, and its model reads it.
+//! Cancelled replies: the text received before the cancellation stays in the log, and the model reads it.
 
 use contract::command::{ControlReason, MessageMode, Verb};
 use contract::commit::Phase;

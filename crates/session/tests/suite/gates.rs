@@ -1,4 +1,4 @@
-//! What waits for a person: approvals by rule, questions, changed arguments, silence; and calls that take longer.
+//! Gates: approvals by rule, questions, changed arguments, silence; and calls that take longer.
 
 use std::time::Duration;
 

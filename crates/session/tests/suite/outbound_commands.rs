@@ -1,4 +1,4 @@
-//! What a session tells of itself, to its shell and to those who count.
+//! Data that a session reports about itself to the orchestrator and for metrics.
 
 use contract::ErrorCode;
 use contract::command::{Features, MessageMode, Refusal, SendUserMessage, Start};

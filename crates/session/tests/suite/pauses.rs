@@ -1,4 +1,4 @@
-//! What a pause does to calls that are open: nobody can tell from here whether they began.
+//! Effect of a pause on open calls: the session cannot know whether they began.
 
 use std::time::Duration;
 

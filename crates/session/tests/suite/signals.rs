@@ -1,4 +1,4 @@
-//! What a model says beside CONTINUE and TERMINATE: how sure it is, and how far the work is.
+//! Signals of a model besides CONTINUE and TERMINATE: its confidence and its progress.
 
 use contract::event::{ContinuationProgress, Event, StopReason};
 use contract::settings::{ContinuationSettings, ModelSettings};

@@ -37,7 +37,7 @@ pub(crate) struct Talk {
     inputs: u64,
     parent_command_number: Option<u64>,
     finish_reason: FinishReason,
-    /// What the next reply reasons.
+    /// Reasoning text of the next reply.
     reasoning: String,
     /// Text that had come of the next reply that fails.
     pub(crate) text_so_far: String,
@@ -50,13 +50,13 @@ pub(crate) struct Talk {
     batch: Option<Vec<Input>>,
     /// Time without an input after which the log is compacted.
     pub(crate) compact_after: Duration,
-    /// Who sends the next command.
+    /// Sender of the next command.
     pub(crate) by: Option<String>,
     /// The agents that the sender of the next command may use.
     pub(crate) agents: Option<BTreeSet<AgentId>>,
     /// The commit that results name as the opener of their call; none as of an older worker.
     pub(crate) opened_by: String,
-    /// When the edge took the next command in.
+    /// Time at which the edge received the next command.
     pub(crate) sent: Option<Timestamp>,
     /// The log, as its writer writes it.
     pub(crate) log: Vec<(u64, Commit)>,
@@ -157,7 +157,7 @@ impl Talk {
         open.unwrap_or_else(|| panic!("no model call is open: {:#?}", self.events.last()))
     }
 
-    /// What the open model call sends.
+    /// Returns the work item of the open model call.
     pub(crate) fn item(&self) -> ModelItem {
         self.item_of(&self.model_call()).unwrap()
     }
@@ -353,7 +353,7 @@ impl Talk {
         self.input(InputKind::Control(Verb::ExtendToolCall), &id, body);
     }
 
-    /// What became of the last call that has a result.
+    /// Returns outcome and content of the last tool result.
     pub(crate) fn result(&self) -> (Outcome, String) {
         let found = self.events.iter().rev().find_map(|event| match event {
             Event::ToolCallResult(result) => Some((result.outcome, result.content.clone())),
@@ -380,7 +380,7 @@ impl Talk {
         self.command(Verb::ClearHistory, Body::Clear(ControlReason::default()));
     }
 
-    /// Why the last input changed nothing.
+    /// Returns the refusal code of the last input; none if it was not ignored.
     pub(crate) fn refused(&self) -> Option<&str> {
         let last = self.log.last()?;
         last.1.events.iter().find_map(|event| match event {
@@ -445,7 +445,7 @@ impl Talk {
         self.now = end;
     }
 
-    /// Why the last turn ended.
+    /// Returns the stop reason of the last turn that ended.
     pub(crate) fn stop_reason(&self) -> Option<&'static str> {
         self.events.iter().rev().find_map(|event| match event {
             Event::TurnCompleted(completed) => Some(completed.stop_reason.as_str()),
@@ -453,7 +453,7 @@ impl Talk {
         })
     }
 
-    /// What made the last decision.
+    /// Returns the source of the last decision; empty if there is none.
     pub(crate) fn source(&self) -> String {
         let source = self.events.iter().rev().find_map(|event| match event {
             Event::ContinuationProgress(progress) => Some(progress.source.to_string()),

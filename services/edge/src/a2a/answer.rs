@@ -22,7 +22,7 @@ use crate::api::SessionApi;
 const APPROVE: [&str; 3] = ["approve", "approved", "yes"];
 const DENY: [&str; 3] = ["deny", "denied", "no"];
 
-/// What a message says to a task that waits.
+/// Answer of a message to a waiting task.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum TaskAnswer {
     Gate(Answer),
@@ -42,7 +42,7 @@ struct AnswerData {
     note: Option<String>,
     /// Arguments with which an approved call runs instead.
     arguments: Option<Value>,
-    /// Of the arguments that were shown; those that are open if it is left out.
+    /// SHA-256 of the arguments that were shown. Default: that of the arguments of the open gate.
     arguments_sha256: Option<String>,
     /// Whether the client performed the call.
     outcome: Option<ClientOutcome>,

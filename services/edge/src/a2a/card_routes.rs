@@ -19,10 +19,10 @@ use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, connection_of};
 use crate::api::{AgentInfo, SessionApi};
 
-/// How long the agents that anybody may see are kept: nobody without a credential must cost more.
+/// Time for which the agents that anybody may see are cached: requests without a credential must not cost more reads.
 const AGENTS_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// What the routes of A2A share.
+/// State that the routes of A2A share.
 #[derive(Debug, Clone)]
 pub(super) struct CardState {
     pub(super) http: HttpState,
@@ -30,7 +30,7 @@ pub(super) struct CardState {
     pub(super) public_agents: Arc<PublicAgents>,
 }
 
-/// What a card says about the edge.
+/// Base URL of the edge in a card, and whether clients need a credential.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CardAddress {
     pub(super) base_url: String,

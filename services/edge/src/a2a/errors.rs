@@ -15,7 +15,7 @@ const SPECIFIED: &str = "a2a-protocol.org";
 /// Domain of the reasons that are stable codes of ailoop.
 const OWN: &str = "ailoop";
 
-/// Why a request failed, as A2A tells it.
+/// Kind of an error, as A2A reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum A2aErrorKind {
     Parse,

@@ -30,7 +30,7 @@ const PAGE_MAX: usize = 100;
 /// Logs that are read at once for a page.
 const READS_AT_ONCE: usize = 4;
 
-/// What a client wants to see.
+/// Filter, page and level of detail of a `ListTasks` request.
 struct TaskFilter {
     phase: Option<TaskPhase>,
     after: Option<Timestamp>,

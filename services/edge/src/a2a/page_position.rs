@@ -1,4 +1,4 @@
-//! Where a page of `ListTasks` ends: the newest status comes first.
+//! Position at which a page of `ListTasks` ends: the newest status comes first.
 
 use std::cmp::Reverse;
 

@@ -2,7 +2,7 @@
 
 use axum::http::Method as HttpMethod;
 
-/// What a path asks for.
+/// Operation that a path requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum PathTarget {
     SendMessage,

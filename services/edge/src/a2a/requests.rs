@@ -1,5 +1,5 @@
-//! What clients send, as `ProtoJSON` has it: a field has its name in JSON, or that of the proto file. Unknown fields are
-//! left alone, as newer minor versions may send some.
+//! Requests of clients in `ProtoJSON`: a field has its name in JSON or in the proto file. Unknown fields are ignored,
+//! since newer minor versions may send some.
 
 use contract::{ErrorCode, Timestamp};
 use serde::Deserialize;
@@ -50,7 +50,7 @@ pub(super) struct MessagePart {
     pub(super) media_type: Option<String>,
 }
 
-/// How a message is to be answered.
+/// Options for the answer to a message.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SendConfiguration {

@@ -73,7 +73,7 @@ impl TaskPhase {
 #[derive(Debug)]
 pub(super) struct AgentTask {
     pub(super) id: TaskId,
-    /// When the state last changed.
+    /// Time of the last change of the state.
     pub(super) changed: Timestamp,
     pub(super) is_started: bool,
     /// Gates that wait for their answer.
@@ -84,7 +84,7 @@ pub(super) struct AgentTask {
     answers: BTreeMap<u32, String>,
     /// Replies of which chunks went out, by step.
     streamed: BTreeMap<u32, String>,
-    /// What the loop adds at a limit to what the model wrote.
+    /// Text that the loop adds at a limit to the text of the model.
     ending: String,
     history: Vec<Value>,
     end: Option<Box<TurnEnd>>,

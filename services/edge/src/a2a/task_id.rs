@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use contract::SessionId;
 
-/// Which message of which session a task is about: `<session>.<slot>`.
+/// Id of a task: its session and the slot of its message, as `<session>.<slot>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TaskId {
     pub(super) session: SessionId,

@@ -75,7 +75,7 @@ impl TaskStream {
     }
 }
 
-/// What is around an event of a stream.
+/// Wrapper of the body of an event of a stream.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum StreamFrame {
     /// A whole response of JSON-RPC with the id of the request.

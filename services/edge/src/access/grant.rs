@@ -1,4 +1,4 @@
-//! What a credential grants.
+//! Rights that a credential grants.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::api_error::ApiError;
 use crate::clock;
 use crate::fair_queue::{Flow, FlowOwner};
 
-/// What the holder of a credential may do, and as whom.
+/// Rights of the holder of a credential, with the tenant and the name of the holder.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) tenant: TenantId,
@@ -31,11 +31,11 @@ pub(crate) struct Grant {
     pub(crate) expires: Option<Timestamp>,
     /// Cancelled when the credential is removed or replaced.
     pub(crate) revoked: CancellationToken,
-    /// What the holder is held to on all connections; none where many show the same credential.
+    /// Limits of the holder over all connections; `None` if many clients show the same credential.
     pub(super) limits: Option<Arc<HolderLimits>>,
 }
 
-/// What the requests of one holder are held to, on this replica.
+/// Limits on the requests of one holder, on this replica.
 #[derive(Debug)]
 pub(super) struct HolderLimits {
     pace: Arc<Pace>,
@@ -141,7 +141,7 @@ pub(crate) struct ApiCaller {
     pub(crate) address: IpAddr,
     /// Share of the fair queue that pays for the client's requests.
     pub(crate) flow: Flow,
-    /// How fast the client's requests are read.
+    /// Pace at which the client's requests are read.
     pub(crate) pace: Arc<Pace>,
 }
 

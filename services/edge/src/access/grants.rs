@@ -33,14 +33,14 @@ pub(crate) struct Grants {
     known: Arc<RwLock<Known>>,
 }
 
-/// Where credentials come from.
+/// Sources from which the credentials are read.
 #[derive(Debug)]
 struct Sources {
     tenant: TenantId,
     token: Option<Secret>,
     tokens_dir: Option<PathBuf>,
     keys_file: Option<PathBuf>,
-    /// What the holder of each key is held to.
+    /// Limits of the holder of each key.
     limits: ConnectionLimits,
 }
 
@@ -51,7 +51,7 @@ struct Known {
     keys: ApiKeys,
 }
 
-/// What the files hold.
+/// Contents of the credential files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Found {
     tokens: Vec<Secret>,

@@ -49,7 +49,7 @@ pub struct KeyEntry {
     /// Name of the holder in the log; the `id` where none is given.
     #[serde(default)]
     pub subject: Option<String>,
-    /// What the holder may do.
+    /// Kinds of requests that the holder may make.
     pub scopes: BTreeSet<Scope>,
     /// The agents whose sessions the key reaches; all of them where none are given.
     #[serde(default)]
@@ -128,7 +128,7 @@ pub(super) struct ApiKeys {
     by_hash: HashMap<String, (KeyFacts, Arc<Grant>)>,
 }
 
-/// What a grant was made from, by which a changed entry is found.
+/// Text of the entry that a grant was made from; it shows whether the entry has changed.
 type KeyFacts = String;
 
 impl ApiKeys {

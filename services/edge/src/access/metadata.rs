@@ -1,4 +1,4 @@
-//! Where clients get a token: the metadata of the edge as a protected resource (RFC 9728).
+//! Metadata of the edge as a protected resource (RFC 9728): it says where clients get a token.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ const PATH: &str = "/.well-known/oauth-protected-resource";
 /// Bytes of a host that is repeated.
 const HOST_BYTES_MAX: usize = 255;
 
-/// What the document is made from.
+/// Inputs of the metadata document.
 #[derive(Debug)]
 struct Resource {
     issuers: Issuers,

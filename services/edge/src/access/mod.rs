@@ -1,4 +1,4 @@
-//! Who may do what: credentials, what they grant, and the check of each request.
+//! Access control: credentials, the rights that they grant, and the check of each request.
 
 mod authentication;
 mod grant;

@@ -1,5 +1,5 @@
 //! The audit log of refused credentials: one line at once, and then one line in a minute with the number of the others.
-//! Who has no credential must not fill the log.
+//! Clients without a credential must not fill the log.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::api_error::ApiError;
 
-/// How long refusals of one address are counted for one line.
+/// Interval in which the refusals of one address are counted for one line.
 const INTERVAL: Duration = Duration::from_mins(1);
 /// Addresses that are counted each by itself; the others are counted together.
 const ADDRESSES_MAX: usize = 1_024;
@@ -17,7 +17,7 @@ const ADDRESSES_MAX: usize = 1_024;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RefusalLog(Arc<Mutex<HashMap<Option<IpAddr>, RefusalCount>>>);
 
-/// What was not written of one address.
+/// Refusals of one address that were counted and not written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct RefusalCount {
     count: u64,

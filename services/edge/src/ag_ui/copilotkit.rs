@@ -1,4 +1,5 @@
-//! What the front end of `CopilotKit` asks its runtime for, beside runs: the agents, the history of a thread, and a stop.
+//! Requests of the front end of `CopilotKit` to its runtime, besides runs: the agents, the history of a thread, and a
+//! stop.
 
 use session_api::Method;
 use axum::body::Body;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// What is open in a run, by kind and id.
+/// Open and earlier parts of a run, by kind and id.
 #[derive(Default)]
 struct OpenParts {
     open: BTreeSet<(&'static str, String)>,

@@ -7,11 +7,11 @@ use super::interrupt::Interrupt;
 
 /// Version of the protocol that the events follow.
 pub(super) const PROTOCOL_VERSION: &str = "1.0";
-/// Who writes text and calls.
+/// Role of the author of text and calls.
 pub(super) const ASSISTANT: &str = "assistant";
-/// An event that belongs to a run.
+/// Role of messages with reasoning.
 pub(super) const REASONING: &str = "reasoning";
-/// Who writes results of calls.
+/// Role of the author of call results.
 pub(super) const TOOL: &str = "tool";
 
 /// An event of a run.
@@ -109,7 +109,7 @@ pub(super) enum UiEvent {
     },
 }
 
-/// Why a run ended.
+/// Reason why a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub(super) enum RunOutcome {
@@ -131,7 +131,7 @@ pub(super) struct RunResult {
     pub(super) stop_reason: &'static str,
 }
 
-/// What the calls of one model used in a run.
+/// Usage of the calls of one model in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ModelUsage {

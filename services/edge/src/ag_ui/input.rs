@@ -214,7 +214,7 @@ impl RunInput {
     }
 }
 
-/// What happens to a part that no agent can take.
+/// Handling of a part that no agent can take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Parts {
     Strict,

@@ -12,7 +12,7 @@ use crate::api_error::ApiError;
 use crate::params;
 use crate::turn::{GateQuestion, call_id};
 
-/// What a client shows to a person.
+/// Interrupt of a run, which a client shows to a person.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Interrupt {

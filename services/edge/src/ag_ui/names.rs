@@ -6,7 +6,7 @@ use super::events::{PROTOCOL_VERSION, UiEvent};
 use super::input::RunInput;
 use crate::turn::name_for_client;
 
-/// How a client names its run.
+/// Ids, protocol version and tool names that a client sends with its run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RunNames {
     pub(super) thread_id: String,

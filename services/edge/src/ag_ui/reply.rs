@@ -21,7 +21,7 @@ use crate::turn::{TurnEnd, TurnPart, call_id};
 /// Name of the event that says which session runs.
 const SESSION_EVENT: &str = "ailoop.session";
 
-/// What waits for somebody outside of the fleet.
+/// Gates and calls that wait for somebody outside of the fleet.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pub(super) gates: BTreeMap<CallId, Interrupt>,

@@ -64,7 +64,7 @@ struct BegunRun {
     turn: BegunTurn,
     /// The turn is followed from the event after this one.
     from_seq: u64,
-    /// What waits already when the run begins.
+    /// Gates and calls that wait already when the run begins.
     waiting: Waiting,
     /// Calls that the client has answered.
     answered: Vec<CallId>,

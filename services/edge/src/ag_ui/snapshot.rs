@@ -1,4 +1,4 @@
-//! What a client has of a thread: its state, its messages, and those of the run. An interrupt repeats them.
+//! State and messages of a thread as its client has them, with the messages of the run. An interrupt repeats them.
 
 use contract::Json;
 use contract::limits::AG_UI_SNAPSHOT_BYTES_MAX;

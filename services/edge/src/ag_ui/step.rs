@@ -18,7 +18,7 @@ pub(super) struct StepMessages {
     is_reasoning_open: bool,
 }
 
-/// What the reply of a step has written.
+/// Text and reasoning that the reply of a step has written.
 #[derive(Debug)]
 pub(super) struct StepReply {
     /// The message that has the text, and the calls.

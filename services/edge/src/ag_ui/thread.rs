@@ -56,8 +56,8 @@ impl Thread {
         self.select(|_| true)
     }
 
-    /// What is left of what waits after these answers, of the steps that they belong to. What waits in a later step
-    /// is told by its own events.
+    /// Returns the gates and calls that still wait after these answers, in the steps of the answered ones. Gates and
+    /// calls of later steps are reported by their own events.
     pub(super) fn left_after(&self, answered: &[CallId]) -> Waiting {
         self.select(|call| !answered.contains(call) && answered.iter().any(|one| step_of(one) == step_of(call)))
     }

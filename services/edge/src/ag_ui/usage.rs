@@ -1,4 +1,4 @@
-//! What the model calls of a run used, by provider and model.
+//! Usage of the model calls of a run, by provider and model.
 
 use std::collections::BTreeMap;
 

@@ -34,16 +34,16 @@ pub(crate) struct AgentDescription {
     pub(crate) warnings: Vec<String>,
 }
 
-/// What the loop would do after a reply.
+/// Decision that the loop would make after a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ReplyDecision {
     /// Whether another step would follow.
     pub(crate) continues: bool,
-    /// What decided, such as `explicit` or `pattern:<pattern>`.
+    /// Source of the decision, such as `explicit` or `pattern:<pattern>`.
     pub(crate) source: String,
     /// Reason for the decision, for people.
     pub(crate) reason: String,
-    /// What a user would read of the reply.
+    /// Text of the reply that a user would read.
     pub(crate) visible: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a caller was granted, so that a client offers nothing that would be refused.
+//! Rights of a caller, so that a client offers nothing that would be refused.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Why a session does not move: what it waits for, who works on it, and what went wrong last.
+//! Diagnosis of a session that makes no progress: what it waits for, who works on it, and what failed last.
 
 use bus::{DeadLetter, Inbox, Stored};
 use contract::client_tool::OpenClientCall;
@@ -32,11 +32,11 @@ pub(crate) struct SessionDescription {
     pub(crate) now: Timestamp,
     #[serde(flatten)]
     pub(crate) summary: SessionSummary,
-    /// What the session waits for. Empty where it has ended, or where an orchestrator has the next step to take.
+    /// Waits of the session. Empty if it has ended, or if an orchestrator has the next step to take.
     pub(crate) waits: Vec<WaitInfo>,
     /// Inputs that no orchestrator has handled yet.
     pub(crate) waiting_inputs: u64,
-    /// When the timer of the session is due.
+    /// Due time of the timer of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) timer: Option<Timestamp>,
     /// The queues of which the session waits for a worker.
@@ -44,7 +44,7 @@ pub(crate) struct SessionDescription {
     /// The last errors of the log, the newest first, from as far back as its newest page goes.
     pub(crate) errors: Vec<ErrorInfo>,
     pub(crate) dead_letters: Vec<DeadLetterName>,
-    /// What keeps the session, for people, with what they can do.
+    /// Reasons why the session makes no progress, for people, with advice.
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct SessionDescription {
 pub(crate) struct WaitInfo {
     #[serde(flatten)]
     pub(crate) wait: Wait,
-    /// When the log says that it began; absent where that is on an older page.
+    /// Time in the log at which the wait began; absent if that is on an older page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) since: Option<Timestamp>,
     /// The worker that has the call now; absent where it waits in its queue.
@@ -78,7 +78,7 @@ pub(crate) struct DeadLetterName {
     pub(crate) reason: String,
 }
 
-/// What keeps a session, and what to do.
+/// Reason why a session makes no progress, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) what: String,
@@ -178,7 +178,7 @@ fn worker_call(wait: &Wait) -> Option<(Queue, &CallId)> {
     }
 }
 
-/// When the commit was made that opened a call.
+/// Returns the time of the commit that opened a call. A wait for a resume has a time of its own.
 fn began(wait: &Wait, commits: &[(u64, Commit)]) -> Option<Timestamp> {
     let opened = match wait {
         Wait::ModelCall { slot, .. } | Wait::ToolCall { slot, .. } => *slot,
@@ -205,7 +205,7 @@ fn letter_name((at, letter): (DeadSubject, DeadLetter)) -> DeadLetterName {
     DeadLetterName { name, code: letter.code, reason: letter.reason }
 }
 
-/// What keeps the session, the most important first.
+/// Finds the reasons why the session makes no progress, the most important first.
 fn find(session: &SessionDescription, replicas: &[ReplicaStatus]) -> Vec<Finding> {
     let id = &session.summary.session_id;
     let mut findings = Vec::new();
@@ -290,7 +290,8 @@ impl SessionDescription {
     }
 }
 
-/// Why nobody takes items of a queue, where nobody does. A worker that is killed leaves its items held.
+/// Explains why no worker takes items of a queue; `None` if one does or can. A worker that is killed leaves its items
+/// held.
 fn no_worker(queue: &QueueStatus, worker: WorkerService, replicas: &[ReplicaStatus]) -> Option<Finding> {
     let QueueStatus { queue, waiting, held, pullers, .. } = queue;
     if *pullers > 0 {

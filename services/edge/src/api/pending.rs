@@ -1,4 +1,4 @@
-//! What waits for somebody outside of the fleet: gates for a person, and calls for a client.
+//! Gates that wait for a person, and calls that wait for a client: both are outside of the fleet.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::fair_queue::RequestCost;
 use crate::params::clamp_limit;
 use crate::session_index::SessionIndex;
 
-/// What waits, with its session.
+/// Gate or call that waits, with its session.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Pending<T> {
     pub(crate) session_id: SessionId,
@@ -27,14 +27,14 @@ pub(crate) struct Pending<T> {
     pub(crate) item: T,
 }
 
-/// What waits, and the cells that did not say what waits there.
+/// Gates or calls that wait, and the cells that did not report theirs.
 #[derive(Debug)]
 pub(crate) struct PendingList<T> {
     pub(crate) pending: Vec<Pending<T>>,
     pub(crate) missing_cells: Vec<CellName>,
 }
 
-/// A kind of what waits, and where it is found.
+/// Kind of items that wait, gates or calls, and the places where they are found.
 pub(crate) trait PendingKind: Clone {
     /// Finds it in a session, whole.
     fn of_session(session: &Session) -> Vec<Self>;
@@ -45,7 +45,7 @@ pub(crate) trait PendingKind: Clone {
     /// Lists the sessions that have some; `None` while the index is not in memory.
     fn sessions(index: &SessionIndex) -> Option<Vec<Arc<SessionSummary>>>;
 
-    /// When it ends by itself.
+    /// Returns the time at which it ends by itself.
     fn ends(&self) -> Timestamp;
 }
 

@@ -18,7 +18,7 @@ use crate::fair_queue::{FairQueue, RequestCost, RequestPermit};
 use crate::fleet_metrics;
 use crate::params::{CommandBody, CommandRequest, UnvalidatedCommand};
 
-/// When a client of a draining replica should reconnect.
+/// Reconnect delay for a client of a draining replica.
 const RECONNECT_AFTER: Duration = Duration::from_millis(200);
 
 /// The methods of the client API, and what they share. Clones are the same API.

@@ -43,7 +43,7 @@ pub(crate) struct FleetStatus {
 pub(crate) struct ReplicaInfo {
     #[serde(flatten)]
     pub(crate) status: ReplicaStatus,
-    /// How far its clock is ahead of the server's, in milliseconds, to the accuracy of a request.
+    /// Milliseconds by which its clock is ahead of the server's, to the accuracy of a request.
     pub(crate) clock_ahead_ms: i64,
     /// Its cell, where there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,7 +153,7 @@ async fn cell_status(cell: &Cell, tenant: &TenantId) -> Result<FleetStatus, ApiE
     })
 }
 
-/// How far a clock is ahead of another one.
+/// Returns the milliseconds by which a clock is ahead of another one.
 fn ahead_ms(clock: Timestamp, other: Timestamp) -> i64 {
     let ms = |time: Timestamp| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     ms(clock).saturating_sub(ms(other))

@@ -22,7 +22,7 @@ pub(crate) struct TriedTool {
     pub(crate) tool: ToolName,
     /// The arguments as the tool gets them.
     pub(crate) arguments: Json,
-    /// What an approval of the call is bound to.
+    /// SHA-256 of the arguments, to which an approval of the call is bound.
     pub(crate) arguments_sha256: String,
     /// Whether the call may run only after a person has approved it.
     pub(crate) needs_approval: bool,

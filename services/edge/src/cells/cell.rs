@@ -15,7 +15,7 @@ use crate::command_waiters::CommandWaiters;
 use crate::tenants::{TenantState, Tenants};
 use crate::watch::feed::Feeds;
 
-/// How long names that the composer accepted are not checked again.
+/// Time for which names that the composer accepted are not checked again.
 const NAMES_AGE_MAX: Duration = Duration::from_secs(10);
 /// Bytes of the accepted names that are kept, with their requests.
 const NAMES_BYTES_MAX: u64 = 1 << 20;
@@ -41,13 +41,13 @@ impl Cell {
         }
     }
 
-    /// What this replica keeps for a tenant.
+    /// Returns the state of a tenant on this replica.
     pub(crate) fn tenant(&self, tenant: &TenantId) -> Arc<TenantState> {
         self.tenants.get(tenant)
     }
 }
 
-/// What an edge needs to open a cell on its bus.
+/// Values with which an edge opens a cell on its bus.
 #[derive(Debug, Clone)]
 pub(crate) struct CellOpener {
     pub(crate) replica_id: CommandId,
@@ -55,7 +55,7 @@ pub(crate) struct CellOpener {
     pub(crate) own: TenantId,
     pub(crate) limits: AdmissionLimits,
     pub(crate) tasks: Tasks,
-    /// What the edge says of itself when an operator asks the fleet of the cell.
+    /// Readiness of the edge, as reported to an operator who asks the fleet of the cell.
     pub(crate) readiness: Readiness,
     /// Ready while a cell can be reached; its warning names the others.
     pub(crate) reached: Readiness,

@@ -19,13 +19,13 @@ const CONNECT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Durati
 /// Pause between two pings of a cell, and the longest wait for the answer.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_MAX: Duration = Duration::from_secs(1);
-/// When a client should repeat a request for a cell that cannot be reached.
+/// Retry delay for a request to a cell that cannot be reached.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Connects to the bus of a cell.
 type ConnectBus = Arc<dyn Fn() -> BoxFuture<'static, Result<Bus, BusError>> + Send + Sync>;
 
-/// How the bus of a cell is reached.
+/// Name of a cell, and the way to connect to its bus.
 #[derive(Clone)]
 pub struct CellConnection {
     pub(super) name: CellName,
@@ -62,11 +62,11 @@ pub(super) struct CellLink {
     pub(super) is_owned: bool,
     cell: OnceLock<Arc<Cell>>,
     is_reachable: AtomicBool,
-    /// Why the first connection failed last.
+    /// Reason why the last try of the first connection failed.
     failure: Mutex<Option<String>>,
 }
 
-/// How far the first connection of a cell is.
+/// State of the first connection of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FirstTry {
     Running,

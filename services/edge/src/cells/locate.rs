@@ -16,17 +16,17 @@ use crate::api_error::{ApiError, MOVE_RETRY_AFTER};
 /// Longest look for a session in one cell.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 
-/// What a cell has of a session.
+/// Result of a search for a session in one cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Look {
     /// The log of the session.
     Log,
-    /// What says that it is, or will be, in another cell.
+    /// A record that the session is, or will be, in another cell.
     MovedTo(CellName),
     Nothing,
 }
 
-/// Where a session was found.
+/// Result of a search for a session in all cells.
 enum Located {
     /// Its log is in this cell, or it was there before it was erased.
     At(Arc<Cell>),

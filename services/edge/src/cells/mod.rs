@@ -57,7 +57,7 @@ pub(crate) struct TenantCells {
     pub(crate) missing: Vec<CellName>,
 }
 
-/// What the cells of a tenant answered.
+/// Answers of the cells of a tenant.
 #[derive(Debug)]
 pub(crate) struct CellAnswers<T> {
     /// In the order of the table.

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use contract::limits::CELL_PLACEMENTS_MAX;
 use contract::subject::SessionKey;
 
-/// Where sessions are that are not at home: a hint, which is checked before it is used. Ids are short, so the number of
-/// entries bounds the bytes too.
+/// Cells of the sessions that are not in the home cell of their id: a hint, which is checked before it is used. Ids are
+/// short, so the number of entries bounds the bytes too.
 #[derive(Debug, Default)]
 pub(super) struct Placements {
     // A lock since it is held for a look-up only.

@@ -17,7 +17,7 @@ pub struct CellConfig {
     /// Name of the cell: 1 to 32 of `a-z 0-9 -`. The hash of a session includes it, so it never changes.
     #[schemars(with = "String")]
     pub name: CellName,
-    /// How NATS is reached.
+    /// Connection to the NATS servers of the cell.
     pub nats: NatsConfig,
 }
 

@@ -14,7 +14,7 @@ use crate::api_error::ApiError;
 pub(super) struct Problem<'a> {
     status: u16,
     title: &'static str,
-    /// What failed, and what to do.
+    /// Description of the failure, and what to do.
     detail: &'a str,
     /// Stable code for programs.
     code: &'a ErrorCode,

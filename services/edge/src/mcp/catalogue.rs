@@ -10,7 +10,7 @@ use super::session_tool::SessionTool;
 use crate::access::ApiCaller;
 use crate::api::AgentInfo;
 
-/// What a caller needs to call an agent.
+/// Methods that a caller must be permitted to use to call an agent.
 const AGENT_METHODS: &[Method] = &[Method::StartSession, Method::SendMessage, Method::WatchSession];
 
 /// The schemas of arguments and results of every agent, which share them.

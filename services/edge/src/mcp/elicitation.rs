@@ -1,4 +1,4 @@
-//! What a session asks a person, as a form that the client shows, and the person's answer.
+//! Form for a gate of a session, which the client shows to a person, and the person's answer.
 
 use contract::command::{Answer, AnswerDecision};
 use contract::commit::OpenGate;
@@ -135,8 +135,8 @@ pub(super) fn parse_request_id(id: &RequestId) -> Option<(SessionId, CallId)> {
     Some((SessionId::new(session).ok()?, CallId::new(gate).ok()?))
 }
 
-/// Where a call goes on once its forms are filled in. The client keeps it and may change it, so nothing in it is believed:
-/// the session and the gates are checked as if they were arguments of `answer_gate`.
+/// State from which a call continues when its forms are filled in. The client stores it and may change it, so nothing
+/// in it is trusted: the session and the gates are checked as if they were arguments of `answer_gate`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CallState {

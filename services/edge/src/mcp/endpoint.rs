@@ -29,14 +29,14 @@ use crate::client_request::{HttpState, authenticate, connection_of, read_body};
 use crate::params;
 use crate::request_trace;
 
-/// What the requests of this endpoint share.
+/// State that the requests of this endpoint share.
 #[derive(Debug, Clone)]
 struct McpState {
     http: HttpState,
     dismissals: Dismissals,
 }
 
-/// What must be known of a message before the library reads it.
+/// Fields of a message that must be known before the library reads it.
 #[derive(Debug, Default, Deserialize)]
 struct MessageOutline<'a> {
     #[serde(default)]
@@ -62,7 +62,7 @@ struct HttpRefusal {
     status: StatusCode,
     id: Option<Json>,
     error: ApiError,
-    /// What the caller would need.
+    /// Methods that the caller would need a permission for.
     methods: &'static [Method],
 }
 

@@ -27,7 +27,7 @@ use crate::turn::{self, RequestIdentity};
 const KEY_FIELD: &str = "ailoop/idempotency-key";
 /// Bytes of such a key.
 const KEY_BYTES_MAX: usize = 256;
-/// How long clients may keep the list of tools: the agents change with the configuration.
+/// Time in milliseconds for which clients may cache the list of tools: the agents change with the configuration.
 const TOOLS_TTL_MS: u64 = 60_000;
 const INSTRUCTIONS: &str = "Each agent is a tool: it works on a task with tools of its own, which may take minutes. \
     A result has a `session_id`, with which the conversation goes on. `start_session` and `session_status` are for \

@@ -22,7 +22,7 @@ enum LateResponse {
     /// Its handler works. Dropping it cancels the call.
     Working(ResponseFuture),
     Streaming(BodyDataStream),
-    /// What is left is one message.
+    /// The rest of the response is one message.
     Last(Body),
     Over,
 }

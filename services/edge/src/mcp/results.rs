@@ -1,4 +1,4 @@
-//! What a call returns: the answer of a turn, what waits for a person, or a failure with its stable code.
+//! Result of a call: the answer of a turn, the gates that wait for a person, or a failure with its stable code.
 
 use std::fmt::Write as _;
 

@@ -184,7 +184,7 @@ fn parse_id(id: &str) -> Option<bool> {
     }
 }
 
-/// What the library must know of the client of a request.
+/// Returns the facts that the library must know about the client of a request.
 fn to_client_info(id: &str, parts: Option<&Parts>) -> InitializeRequestParams {
     let mut capabilities = ClientCapabilities::default();
     capabilities.elicitation = parse_id(id).unwrap_or_default().then(ElicitationCapability::new);

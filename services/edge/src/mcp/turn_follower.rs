@@ -22,7 +22,7 @@ use crate::turn::{BegunTurn, RequestIdentity, TurnPart, TurnStream};
 #[derive(Debug, Clone)]
 pub(super) struct ClientOutlet(pub(super) mpsc::Sender<ServerJsonRpcMessage>);
 
-/// How the persons of a client are asked.
+/// Delivery of forms to the persons who use a client.
 #[derive(Debug, Clone)]
 pub(super) enum FormDelivery {
     /// The client shows no forms, or its caller may not answer gates.

@@ -18,7 +18,7 @@ use crate::turn::{self, BegunTurn, ClientTurn, RequestIdentity, SessionChoice, T
 
 /// Name of the request in spans and metrics.
 const NAME: &str = "openai.chat_completions";
-/// What a chat program wants beside the conversation, such as a title: agents are not started for it.
+/// Header that names a task of a chat program beside the conversation, such as a title: agents are not started for it.
 const TASK_HEADER: &str = "x-ailoop-task";
 
 /// Runs a turn for `POST /chat/completions`.

@@ -20,7 +20,7 @@ use crate::turn::{BegunTurn, TurnEnd, TurnPart, TurnStream, call_id, name_for_cl
 /// Stands between the texts of two steps.
 const BETWEEN_STEPS: &str = "\n\n";
 
-/// What all chunks of an answer have in common, and what went out.
+/// Fields that all chunks of an answer share, and the progress of the answer.
 #[derive(Debug)]
 pub(super) struct ChatReply {
     id: String,

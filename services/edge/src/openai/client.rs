@@ -1,4 +1,4 @@
-//! Who sends a request: authenticated before its handler runs, and refused in the form of OpenAI.
+//! Sender of a request: it is authenticated before its handler runs, and refused in the error format of OpenAI.
 
 use axum::body::Bytes;
 use axum::extract::{FromRequestParts, Request};

@@ -24,7 +24,7 @@ use crate::starts::ChosenId;
 
 /// Sessions of one name, of which all but the last have ended.
 pub(crate) const GENERATIONS_MAX: u32 = 16;
-/// When a client repeats a request whose turn has not begun.
+/// Retry delay for a request whose turn has not begun.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The session of a request.
@@ -58,7 +58,7 @@ pub(crate) struct BegunTurn {
     pub(crate) start: TurnStart,
 }
 
-/// Which turn answers a request.
+/// Turn that answers a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TurnStart {
     /// The turn that runs.

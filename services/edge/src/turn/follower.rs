@@ -38,14 +38,14 @@ pub(crate) enum TurnPart {
     End(Box<TurnEnd>),
 }
 
-/// How a turn ended.
+/// Result of a turn that ended.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct TurnEnd {
     pub(crate) turn: u32,
     pub(crate) stop_reason: StopReason,
     pub(crate) final_response: String,
     pub(crate) spent: Spent,
-    /// What went wrong last, if the turn could not go on.
+    /// Last error, if the turn could not go on.
     pub(crate) error: Option<(ErrorCode, String)>,
 }
 

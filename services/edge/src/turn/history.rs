@@ -9,13 +9,13 @@ use super::instructions::{add_instructions, before_message, insert_before, instr
 /// Prompt of a turn whose messages end with a reply, or with results of its calls.
 const GO_ON: &str = "Go on from here.";
 
-/// What the messages of a client ask of a session.
+/// Turn that the messages of a client request from a session.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ClientTurn {
     /// Instructions of the application that hold for all messages. They are in none of them yet.
     pub(crate) instructions: Vec<String>,
     pub(crate) prompt: Content,
-    /// What was said and done before, for a session that does not know it.
+    /// Messages and calls before the prompt, for a session that does not know them.
     pub(crate) history: Vec<HistoryMessage>,
 }
 

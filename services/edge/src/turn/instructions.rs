@@ -2,10 +2,10 @@
 
 use contract::model::{Content, HistoryMessage, Part};
 
-/// What stands before the instructions, and between them and the message.
+/// Texts before the instructions, and between them and the message.
 const BEFORE: &str = "Instructions of the application:\n";
 const BETWEEN: &str = "\n\nMessage of the user:\n";
-/// What stands before an instruction that is a message by itself.
+/// Text before an instruction that is a message by itself.
 const ALONE: &str = "Instruction of the application:\n";
 
 /// Puts instructions of the application before the first message of the user. The prompt of the agent stays as it is.

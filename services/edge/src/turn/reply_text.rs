@@ -1,6 +1,6 @@
 //! The text of one reply for a client that cannot take text back. A reply may be streamed by several attempts.
 
-/// What of a reply went out, and what the current attempt has streamed.
+/// Text of a reply that went out, and text that the current attempt has streamed.
 #[derive(Debug, Default)]
 pub struct ReplyText {
     attempt: Option<(u32, u32)>,

@@ -1,4 +1,4 @@
-//! What a request asks of an agent, in whatever protocol it came.
+//! Request to an agent, independent of the protocol in which it came.
 
 use contract::client_tool::ClientTool;
 use contract::model::{Content, HistoryMessage};
@@ -14,7 +14,7 @@ use crate::params;
 pub(crate) struct TurnRequest {
     pub(crate) agent: AgentId,
     pub(crate) prompt: Content,
-    /// What was said and done before, for a session that does not know it.
+    /// Messages and calls before the prompt, for a session that does not know them.
     pub(crate) history: Vec<HistoryMessage>,
     /// Under the names that the client gave.
     pub(crate) client_tools: Vec<ClientTool>,

@@ -25,12 +25,12 @@ use crate::api_error::ApiError;
 use crate::clock;
 use crate::api::SessionApi;
 
-/// How long a request may be repeated under its `Idempotency-Key`.
+/// Shortest time for which a request can be repeated under its `Idempotency-Key`.
 const WINDOW: Duration = Duration::from_mins(15);
-/// How long the turn of a request waits for the note of it.
+/// Longest time that the turn of a request waits until its note is stored.
 const NOTE_MAX: Duration = Duration::from_secs(1);
 
-/// What a request says about being a repetition. Clones are of the same request.
+/// Identity of a request, by which its repetitions are recognized. Clones identify the same request.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestIdentity {
     /// The id of the session or message of the request.
@@ -49,10 +49,10 @@ struct RequestNote {
     bus: Bus,
     tasks: Tasks,
     tenant: TenantId,
-    /// Of caller and content: equal requests have the same.
+    /// Digest of caller and content: the same for equal requests.
     digest: String,
     id: String,
-    /// How often the client has repeated the request.
+    /// Number of times that the client has repeated the request.
     count: u32,
     is_noted: AtomicBool,
 }

@@ -15,7 +15,8 @@ use crate::api::{ReachedSession, SessionApi};
 use crate::watch::event_stream::EventStream;
 use crate::watch::viewer_event::{EventRole, ViewerEvent};
 
-/// How often the log is read for the beginning of a turn, and the pause between: a replica may lag behind the events.
+/// Maximum number of reads of the log for the beginning of a turn, and the pause between them: a replica may lag behind
+/// the events.
 const LOG_READS_MAX: u32 = 20;
 const LOG_READ_PAUSE: Duration = Duration::from_millis(100);
 

@@ -24,12 +24,12 @@ use crate::api_error::ApiError;
 pub(crate) const HEAD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// Events that a viewer may fall behind the feed before it reads the log instead.
 pub(crate) const FEED_CAPACITY: usize = 512;
-/// How long the events of a new session are kept for the watch that comes next.
+/// Time for which the events of a new session are kept for the watch that comes next.
 const KEPT_FOR: Duration = Duration::from_secs(2);
 /// Backoff for reading the log again while it does not show an event that exists.
 pub(super) const READ_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), HEAD_CHECK_INTERVAL);
 
-/// What a feed sends to its viewers.
+/// Message of a feed to its viewers.
 #[derive(Debug, Clone)]
 pub(crate) enum FeedEvent {
     /// An event, in order and without gaps since the viewer joined, or a chunk.
@@ -45,7 +45,7 @@ pub(crate) struct Feeds {
     by_session: Arc<Mutex<HashMap<SessionKey, OpenFeed>>>,
 }
 
-/// What a viewer needs to join a running feed.
+/// Handles with which a viewer joins a running feed.
 #[derive(Debug)]
 struct OpenFeed {
     sender: broadcast::Sender<FeedEvent>,
@@ -64,7 +64,7 @@ struct KeptEvents {
 /// Whether the subscriptions of a feed are active; `None` while they are being made.
 type FeedReadiness = Option<Result<(), BusError>>;
 
-/// How a feed begins.
+/// Start of a feed: with a new session, or with a read of the log.
 enum FeedBeginning {
     /// The session is about to start, and the feed has its subscriptions already.
     New(Box<Feed>),

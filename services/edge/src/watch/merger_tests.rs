@@ -1,4 +1,4 @@
-//! What one viewer receives, for particular inputs and for any interleaving.
+//! Events that one viewer receives, for particular inputs and for any interleaving.
 
 use std::sync::Arc;
 

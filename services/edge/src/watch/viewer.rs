@@ -54,7 +54,7 @@ pub(crate) struct Viewer {
     read_pause: Duration,
 }
 
-/// How often a viewer looks for a session that is being moved: about half a minute.
+/// Maximum number of times that a viewer looks for a session that is being moved: about half a minute.
 const MOVE_CHECKS_MAX: u32 = 64;
 
 impl SessionApi {

@@ -22,7 +22,7 @@ pub(crate) struct ViewerEvent {
     rendered: OnceLock<Arc<str>>,
 }
 
-/// What an event means for the chunks and events after it.
+/// Effect of an event on the chunks and events after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EventRole {
     Plain,

@@ -39,9 +39,9 @@ const FRAMES_BYTES_MAX: usize = 2 * FRAME_BYTES_MAX;
 const IN_FLIGHT_MAX: usize = 64;
 /// Maximum number of sessions that one connection watches.
 const WATCHES_MAX: usize = 256;
-/// How long a draining replica waits for the responses to open requests.
+/// Longest time that a draining replica waits for the responses to open requests.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
-/// How long the last frame and the close frame may take to be sent.
+/// Timeout for sending the last frame and the close frame.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 /// Maximum bytes of the reason of a close frame, by the protocol.
 const CLOSE_REASON_MAX: usize = 123;

@@ -27,7 +27,7 @@ pub(super) struct MethodReply {
     pub(super) follow_up: FollowUp,
 }
 
-/// What a connection does after a response.
+/// Action of a connection after a response.
 pub(super) enum FollowUp {
     Nothing,
     Watch(Box<Viewer>),

@@ -8,7 +8,7 @@ use reqwest::header::{ACCEPT, ACCEPT_ENCODING, HOST};
 
 use crate::support::{Fixture, config};
 
-/// What a browser sends when a person enters the address.
+/// `Accept` header of a browser in which a person enters the address.
 const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 async fn get(fixture: &Fixture, path: &str, headers: &[(&str, &str)]) -> reqwest::Response {

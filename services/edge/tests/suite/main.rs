@@ -35,6 +35,6 @@ mod tokens;
 mod tool_requests;
 mod watching;
 
-/// That of the shipped binary, whose memory is measured.
+/// Allocator of the shipped binary, whose memory is measured.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,4 +1,4 @@
-//! What the protocols need to build a request, and what they build.
+//! Values from which the protocols build a request, and the request that they build.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(crate) struct RequestTarget<'a> {
     pub(crate) reasoning: bool,
     /// Maximum tokens of a reply, if known.
     pub(crate) max_output: Option<u64>,
-    /// Where the server deviates from its protocol.
+    /// Deviations of the server from its protocol.
     pub(crate) quirks: &'a Quirks,
     /// Checked parameters of the request: see [`check_parameters`](super::parameters::check_parameters).
     pub(crate) parameters: &'a Map<String, Value>,

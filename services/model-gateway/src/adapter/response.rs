@@ -12,7 +12,7 @@ use crate::sse::SseDecoder;
 /// Maximum bytes of a JSON body: the limit of the content, with room for escapes and envelope.
 const WHOLE_BYTES_MAX: usize = 3 * REPLY_BYTES_MAX;
 
-/// How far a reply has been read.
+/// Progress in reading a reply.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReplyStage {
     /// Nothing of the reply has arrived.

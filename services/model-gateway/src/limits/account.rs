@@ -84,7 +84,7 @@ pub(crate) struct CallReservation {
     /// Estimated maximum cost of the call.
     #[serde(flatten)]
     pub(crate) amount: Amount,
-    /// When the reservation expires.
+    /// Time at which the reservation expires.
     pub(crate) until: Timestamp,
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct ScriptStep {
     pub(crate) signal: Option<BTreeMap<String, Value>>,
     /// Usage that the provider reports; without it, it is estimated.
     pub(crate) usage: Option<Usage>,
-    /// How the reply fails after its text, instead of ending.
+    /// Failure of the reply after its text, instead of its normal end.
     pub(crate) fail: Option<ScriptFailure>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct ScriptFailure {
     /// Seconds until the next request, as the provider asks.
     #[serde(default)]
     pub(crate) retry_after: Option<u64>,
-    /// How often the step fails before it succeeds; without it, always.
+    /// Number of times that the step fails before it succeeds; without it, always.
     #[serde(default)]
     pub(crate) times: Option<u32>,
 }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use crate::Clock;
 use crate::connection_health::ConnectionHealth;
 
-/// How long before the deadline that the loop knows the executor asks for a later one; half the timeout where that is
+/// Time before the deadline known to the loop at which the executor requests a later one; half the timeout if that is
 /// less. The loop waits some seconds beyond its deadline, too.
 const EXTENSION_LEAD: Duration = Duration::from_secs(5);
 /// The least extension, from now on: each one is a commit, and a tool chooses its timeout itself.
@@ -28,10 +28,11 @@ const REQUEST_MAX: Duration = Duration::from_secs(2);
 const REQUEST_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Pause between two pings of the replica that works on a call.
 pub(super) const REPLICA_PING_EVERY: Duration = Duration::from_secs(2);
-/// How long a replica may be away: a client that lost its connection is back sooner, unless the server was away too.
+/// Longest time for which a replica may be away: a client that lost its connection is back sooner, unless the server
+/// was away too.
 const REPLICA_AWAY_MAX: Duration = Duration::from_secs(3);
 
-/// What the replica that works on a call answers to a ping.
+/// State of the replica that works on a call, by its answer to a ping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReplicaState {
     /// It is there, or it did not name itself, or nothing is known of it.
@@ -42,8 +43,8 @@ pub(super) enum ReplicaState {
     Gone,
 }
 
-/// When a call must end. Both come from one reading of the clock: a deadline later than the known one makes the
-/// executor request an extension, and the time between two readings must not.
+/// Deadlines of a call. `deadline` and `known` come from one reading of the clock: a later deadline than the known one
+/// makes the executor request an extension, and the time between two readings must not.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deadlines {
     /// After it the tool's answer is no longer wanted.
@@ -64,7 +65,7 @@ pub(super) struct CallDeadline<'a> {
     deadline: Instant,
     /// The deadline that the loop knows of.
     known_deadline: Instant,
-    /// When the next extension may be requested.
+    /// Earliest time of the next request for an extension.
     next_request_from: Instant,
     last_progress_at: Option<Instant>,
     last_published_at: Option<Instant>,
@@ -100,7 +101,7 @@ impl<'a> CallDeadline<'a> {
         self.deadline
     }
 
-    /// When to request an extension; `None` where the loop knows the deadline.
+    /// Returns the time at which to request an extension; `None` if the loop knows the deadline.
     pub(super) fn next_extension_at(&self) -> Option<Instant> {
         let before = EXTENSION_LEAD.min(self.timeout / 2);
         let early = || self.known_deadline.checked_sub(before).unwrap_or(self.known_deadline);

@@ -41,7 +41,7 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) expected_until: Option<Instant>,
 }
 
-/// Why the wait for a reply ended.
+/// Reason why the wait for a reply ended.
 enum WaitOutcome {
     Replied(ToolAnswer),
     /// No replica subscribes to the tool's subject.

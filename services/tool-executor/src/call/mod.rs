@@ -37,7 +37,7 @@ const STATUS_AGE_MAX: Duration = Duration::from_millis(20);
 /// Pause before the bus is asked again that could not serve a call.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a call waits for the first poll of the catalogue after this process started.
+/// Longest wait of a call for the first poll of the catalogue after this process started.
 const CATALOGUE_WAIT_MAX: Duration = Duration::from_secs(3);
 
 /// Suffix of the id of a result with an unknown outcome.
@@ -47,14 +47,14 @@ const UNKNOWN_ID_SUFFIX: &str = "-unknown";
 /// names only its deadline.
 const CLAIM_BELIEVED_MAX: Duration = Duration::from_secs(limits::CLAIM_AGE_MAX.as_secs() - 24 * 3_600);
 
-/// Why the outcome of an earlier delivery is unknown.
+/// Reason why the outcome of an earlier delivery is unknown.
 const EXECUTOR_LOST_TEXT: &str = "the executor of this call was lost";
-/// Why nobody knows whether a call was sent.
+/// Reason why it is unknown whether a call was sent.
 const CLAIM_EXPIRED_TEXT: &str = "the call was opened so long ago that the record of whether it was sent has expired";
 
 /// An earlier delivery that may have sent the call.
 struct EarlierDelivery {
-    /// Why it may have.
+    /// Reason why it may have sent the call.
     reason: &'static str,
     /// The latest deadline that it may have told the tool.
     deadline: Timestamp,

@@ -19,18 +19,18 @@ use super::{ToolCall, ToolCallHandler};
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Pause between two probes: the tool may be reconnecting.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How long after the call's deadline the tool is probed: the loop gives up a little later.
+/// Time after the call's deadline for which the tool is probed: the loop gives up a little later.
 const AFTER_DEADLINE: Duration = limits::TOOL_CALL_GRACE.saturating_sub(Duration::from_secs(2));
-/// How long after the latest deadline that the tool was told "no effect" counts. Until then the request may wait in a
-/// socket, or a handler may work on it without a trace in the tool's store; after it the tool refuses the request as
-/// late.
+/// Time after the latest deadline that the tool got, from which on "no effect" counts. Until then the request may wait
+/// in a socket, or a handler may work on it without a trace in the tool's store; after it the tool refuses the request
+/// as late.
 const NO_EFFECT_AFTER: Duration = Duration::from_secs(2);
 /// Answers "no effect" in a row, from then on, after which the call counts as not made.
 const NO_EFFECT_ANSWERS: u32 = 2;
-/// Why "no effect" leaves the outcome unknown before it counts.
+/// Reason why the outcome stays unknown while "no effect" does not count yet.
 const NO_EFFECT_YET: &str = "it shows no effect so far, but may still accept the call";
 
-/// What a tool answers about a lost call.
+/// Answer of a tool about a lost call.
 #[derive(Debug, PartialEq, Eq)]
 enum ProbeOutcome {
     /// It took effect, with this result.

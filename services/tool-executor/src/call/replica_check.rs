@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::call_deadline::ReplicaState;
 
-/// When a silent call is checked first: by then a tool of the library has sent its receipt.
+/// Time after which a silent call is first checked: by then a tool of the library has sent its receipt.
 const FIRST_CHECK_AFTER: Duration = Duration::from_secs(2);
 /// Pause between two checks.
 const RECHECK_AFTER: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ const DENIALS_REPEATABLE_MIN: u32 = 2;
 /// Denials in a row after which a call that must not run twice is lost.
 const DENIALS_MIN: u32 = 3;
 
-/// What the replicas of a tool answer about a call.
+/// Answer of the replicas of a tool about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReplicaAnswer {
     /// One of them works on the call.
@@ -47,7 +47,7 @@ pub(super) enum ReplicaAnswer {
     NatsUnavailable,
 }
 
-/// How a call was lost that its tool may still have carried out.
+/// Cause of the loss of a call that its tool may still have carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
     /// The connection was lost, and the answer may be lost with it.

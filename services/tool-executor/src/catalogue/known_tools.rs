@@ -13,8 +13,8 @@ use crate::schemas::ToolKey;
 /// Age at which an unchanged entry is written again: half its lifetime, so that one failed write loses nothing.
 const REFRESH_AFTER: Duration = Duration::from_secs(CATALOGUE_AGE_MAX.as_secs() / 2);
 
-/// How long a tool may be silent before it counts as gone. A client whose server died or froze notices after two pings
-/// of 5 s and reconnects; sessions that begin meanwhile still know its tools.
+/// Longest silence of a tool before it counts as gone. A client whose server died or froze notices after two pings of 5
+/// s and reconnects; sessions that begin meanwhile still know its tools.
 const SILENCE_MAX: Duration = Duration::from_secs(12);
 
 #[derive(Debug, Default)]

@@ -15,7 +15,7 @@ use crate::schemas::ToolKey;
 /// Descriptions of one tool that are kept: more than replicas of different versions that run at the same time.
 pub(super) const SPECS_PER_TOOL_MAX: usize = 16;
 
-/// How long a confirmation counts: after that a description that comes from elsewhere only is no longer believed.
+/// Time for which a confirmation counts: after that a description that comes only from elsewhere is no longer trusted.
 const CONFIRMED_FOR: Duration = Duration::from_secs(30);
 
 /// A description, and the tenant of the tool.

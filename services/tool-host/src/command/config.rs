@@ -16,16 +16,16 @@ pub(super) const TIMEOUT_MAX: u64 = 3_500;
 /// Greatest number of bytes that are kept of each output: a result has both.
 pub(super) const OUTPUT_BYTES_MAX: usize = 24 << 10;
 
-/// Which commands may be run, where, and how much they may take.
+/// Commands that may be run, their directory, and their limits.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "command")]
 pub struct CommandConfig {
     /// The programs that may be run; an empty list allows none.
     pub allow: Vec<AllowedProgram>,
-    /// Where commands run, there or below.
+    /// Working directory of commands; a call may choose a directory below it.
     pub cwd: PathBuf,
-    /// Where programs are looked for, in this order; also the `PATH` of commands.
+    /// Directories in which programs are searched, in this order; also the `PATH` of commands.
     #[serde(default = "path_default")]
     pub path: Vec<PathBuf>,
     /// The environment of commands, which inherit nothing else.

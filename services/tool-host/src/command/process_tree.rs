@@ -23,7 +23,7 @@ use super::procfs::{self, Process};
 const KILL_ROUNDS_MAX: usize = 100;
 /// Priority at which processes are killed, as `nice` counts.
 const PRIORITY_HIGHEST: i32 = -20;
-/// How old a list of processes may be, so that several commands share one.
+/// Maximum age of a list of processes, so that several commands share one.
 const SNAPSHOT_AGE_MAX: Duration = Duration::from_millis(20);
 /// Bytes of an environment that are searched for the mark.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;

@@ -45,7 +45,7 @@ pub(super) struct CommandLimits {
     pub(super) output_bytes: usize,
 }
 
-/// Why a command ended.
+/// Reason why a command ended.
 #[derive(Debug)]
 enum CommandEnd {
     Exited,

@@ -35,7 +35,7 @@ const GRACE: Duration =
 pub struct CommandArguments {
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Where it runs, below the working directory.
+    /// Directory in which it runs, below the working directory.
     pub cwd: Option<String>,
     /// Standard input of the program.
     pub stdin: Option<String>,

@@ -12,7 +12,7 @@ pub(super) const TIMEOUT_MAX: u64 = 60;
 /// Greatest value of `max_bytes`.
 pub(super) const BODY_BYTES_MAX: usize = 32 << 20;
 
-/// What may be fetched.
+/// Hosts and ports that may be fetched from, and the limits of a fetch.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "fetch")]

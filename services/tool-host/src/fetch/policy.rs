@@ -1,4 +1,4 @@
-//! Which hosts may be fetched: checked for each hop, by the URL and by the addresses of its host name.
+//! Policy of the hosts that may be fetched: checked for each hop, by the URL and by the addresses of its host name.
 
 use std::net::IpAddr;
 

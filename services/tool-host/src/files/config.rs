@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::connect::Login;
 
-/// Which directory the file tools may read, and where they may write.
+/// Directories that the file tools may read and write.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "files")]

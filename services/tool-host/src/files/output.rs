@@ -22,7 +22,7 @@ const LOCK_FILE: &str = ".ailoop-lock";
 pub(super) const WRITTEN_MAX: usize = 20_000;
 /// Bytes of that list that are read.
 const WRITTEN_BYTES_MAX: u64 = 8 << 20;
-/// How long a write waits for the lock of another tool-host.
+/// Longest wait of a write for the lock of another tool-host.
 const LOCK_TIME_MAX: Duration = Duration::from_secs(5);
 /// Pause between two tries to lock.
 const LOCK_EVERY: Duration = Duration::from_millis(5);

@@ -7,7 +7,7 @@ use ailoop_tool::ToolError;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, MetadataExt};
 
-/// Why a file with a hard link is refused.
+/// Reason why a file with a hard link is refused.
 const HARD_LINK_TEXT: &str = "it has a hard link, which may be outside of the directory: copy it instead";
 
 /// A directory outside of which nothing is opened.

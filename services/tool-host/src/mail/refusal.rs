@@ -10,7 +10,7 @@ use contract::mail::MailResponse;
 pub struct MailRefusal {
     /// The stable code that a client gets; a model reads only the message.
     pub code: ErrorCode,
-    /// What failed, with its value, and what to do.
+    /// Description of the failure with its value, and what to do.
     pub message: String,
 }
 

@@ -34,7 +34,7 @@ const PROGRESS_WAITING: usize = 16;
 const PROGRESS_MAX: u32 = 500;
 /// Shortest pause between two of them.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// How long after its timeout a call is given up here: the caller has given up by then, with a better message.
+/// Time after its timeout at which a call is given up here: the caller has given up by then, with a better message.
 const OVERDUE: Duration = Duration::from_secs(2);
 /// Key of the call's id in the `_meta` of a request.
 const CALL_META: &str = "ailoop/call";
@@ -69,7 +69,7 @@ pub(super) enum RequestKind {
     Resource,
 }
 
-/// What the end of a call shows about the connection.
+/// State of the connection, as the end of a call shows it.
 #[derive(Debug)]
 pub(super) enum ConnectionSignal {
     Alive,

@@ -52,7 +52,7 @@ impl ServerAddress {
     }
 }
 
-/// How a server is reached.
+/// Transport over which a server is reached.
 #[derive(Debug, Clone)]
 pub(super) enum Transport {
     /// A child process that speaks over its standard input and output.
@@ -72,7 +72,7 @@ pub(super) struct ServerProgram {
     pub(super) env_from: Vec<String>,
 }
 
-/// Where a server listens.
+/// Address of a server over HTTP.
 #[derive(Debug, Clone)]
 pub(super) struct ServerAddress {
     pub(super) url: String,
@@ -132,7 +132,7 @@ struct McpFields {
     /// Further variables of the tool-host that it gets; no others.
     #[serde(default)]
     env_from: Vec<String>,
-    /// Where a server listens.
+    /// URL of a server over streamable HTTP.
     url: Option<String>,
     /// Headers of every request to it.
     #[serde(default)]
@@ -145,7 +145,8 @@ struct McpFields {
     /// Tools that are not served.
     #[serde(default)]
     deny: Vec<String>,
-    /// What may be done with a call whose outcome is not known; `at_most_once` where a tool is not named.
+    /// Effect class of each tool: what may be done with a call whose outcome is unknown. `at_most_once` for a tool that
+    /// is not named.
     #[serde(default)]
     effects: BTreeMap<String, EffectSetting>,
     /// Believe what the server says of its tools: one that only reads is `pure`, one that may be repeated `idempotent`.

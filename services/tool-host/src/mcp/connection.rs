@@ -26,7 +26,8 @@ use super::task_tools::TaskTools;
 use super::transport::{OpenError, open};
 use super::{config, tool_listing};
 
-/// How often a server is asked for its tools: to check that it is alive, and to find changes that it did not report.
+/// Interval at which a server is asked for its tools: to check that it is alive, and to find changes that it did not
+/// report.
 const CHECK_EVERY: Duration = Duration::from_secs(30);
 /// The same for a server over HTTP while calls run: nothing else shows that it died.
 const CHECK_CALLS_EVERY: Duration = Duration::from_secs(10);
@@ -38,7 +39,7 @@ const CHECK_MAX: Duration = Duration::from_secs(10);
 const FAILURES_MAX: u32 = 2;
 /// Time that the library has to close a connection.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
-/// How long after the end of its output the exit of a server's process is awaited.
+/// Longest wait for the exit of a server's process after the end of its output.
 const STATUS_WITHIN: Duration = Duration::from_millis(500);
 /// Shortest pause between two lists of the tools, however often a server reports changes.
 const LISTING_PAUSE: Duration = Duration::from_secs(1);
@@ -58,7 +59,7 @@ pub(super) struct Connection {
     work: FuturesUnordered<BoxFuture<'static, FinishedWork>>,
     calls: usize,
     listing_state: ListingState,
-    /// When its tools were last requested.
+    /// Time of the last request for its tools.
     last_listed_at: Instant,
     tasks_required: TaskTools,
     is_subscribed: bool,

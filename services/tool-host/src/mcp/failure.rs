@@ -14,7 +14,7 @@ use rmcp::transport::streamable_http_client::{
 use super::server_name::ServerName;
 use contract::tool::UNKNOWN_OUTCOME_TEXT;
 
-/// Why a call has no result.
+/// Reason why a call has no result.
 #[derive(Debug)]
 pub(super) enum CallFailure {
     /// The server refused the call.

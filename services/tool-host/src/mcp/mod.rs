@@ -43,7 +43,8 @@ use supervisor::Supervisor;
 
 use tool_schema::Checker;
 
-/// How long the start of the process waits for its servers. The tools of a slower one are added when it is connected.
+/// Longest time that the start of the process waits for its servers. The tools of a slower server are added when it is
+/// connected.
 const FIRST_CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// The MCP servers of this process.

@@ -14,7 +14,7 @@ use super::call_queue::{ConnectionHandle, RequestKind};
 use super::registration::ToolRegistration;
 use tool_schema::{Checker, Schema};
 
-/// How long running calls of a withdrawn or replaced tool may take; as long as the longest call.
+/// Longest time that running calls of a withdrawn or replaced tool may take; as long as the longest call.
 const WITHDRAW_MAX: Duration = contract::limits::TOOL_TIMEOUT_MAX;
 
 /// Pause between the ends of two subscriptions: longer than a nats-server takes to answer.

@@ -25,7 +25,7 @@ const START_MAX: Duration = Duration::from_mins(1);
 /// The client of the library.
 pub(super) type ClientService = RunningService<RoleClient, NotificationHandler>;
 
-/// Why a connection could not be made.
+/// Reason why a connection could not be made.
 pub(super) struct OpenError {
     pub(super) reason: String,
     /// Last lines of the stderr of its process.

@@ -35,7 +35,7 @@ pub(super) struct PlanStep {
     pub(super) title: String,
     /// The text below the title, without dependencies and the check.
     pub(super) details: String,
-    /// How the result of the step is checked.
+    /// Check of the result of the step, in words.
     pub(super) check: Option<String>,
     /// Numbers of the steps that must be done before, ascending.
     pub(super) depends_on: Vec<u32>,
@@ -44,7 +44,7 @@ pub(super) struct PlanStep {
     mark: Range<usize>,
 }
 
-/// Why a text is no plan. Each message says what to write.
+/// Reason why a text is not a plan. Each message says what to write.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum PlanError {
     #[error("it has {0} bytes, and {PLAN_BYTES_MAX} are the most: split it into several plans")]

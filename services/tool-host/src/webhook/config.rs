@@ -17,15 +17,15 @@ use crate::error::HostError;
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "webhook")]
 pub struct WebhookConfig {
-    /// Where the arguments are posted; it may be private.
+    /// URL to which the arguments are posted; it may be private.
     pub url: String,
-    /// What it does and when to use it: the model reads this.
+    /// Description for the model: what the tool does, and when to use it.
     pub description: String,
     /// JSON Schema of the arguments object.
     #[serde(default = "no_parameters")]
     #[schemars(with = "serde_json::Map<String, Value>")]
     pub parameters: Value,
-    /// What may be done when nobody knows whether a call took effect.
+    /// Effect class of the tool: what may be done if it is unknown whether a call took effect.
     #[serde(default)]
     #[schemars(schema_with = "schema::words_or_none::<EffectClass>")]
     pub effect: EffectClass,

@@ -1,5 +1,5 @@
-//! What the edge and the loop add to a chat completion: the same prompt to the same model server, by the gateway alone
-//! and by `POST /openai/v1/chat/completions`, in turns.
+//! Time that the edge and the loop add to a chat completion: the same prompt to the same model server, by the gateway
+//! alone and by `POST /openai/v1/chat/completions`, in turns.
 
 use std::time::Duration;
 

@@ -18,9 +18,10 @@ use crate::report::{self, Figure};
 const STEPS: usize = 60;
 /// The longest that a client may take to see a session's end.
 const SESSION_MAX: Duration = Duration::from_mins(5);
-/// How long a connection is kept: a random time in this range, in milliseconds.
+/// Time for which a connection is kept: random in this range, in milliseconds.
 const KEPT_MS: (u64, u64) = (200, 2_000);
-/// When a client whose connection was refused tries again. The edge keeps only so many new connections of one address.
+/// Retry delay of a client whose connection was refused: random in this range, in milliseconds. The edge keeps only so
+/// many new connections of one address.
 const RETRY_MS: (u64, u64) = (50, 500);
 
 /// Counts of clients, connections and events; an event that is missing or doubled is an error.
@@ -64,7 +65,7 @@ pub(super) async fn figures(fixture: &Fixture, options: &EdgeOptions) -> anyhow:
     Ok(figures)
 }
 
-/// What a client has done and seen.
+/// Connections of a client, and the last event that it read.
 #[derive(Debug, Default)]
 struct SessionRead {
     connections: u64,

@@ -37,7 +37,7 @@ const FAT_CHUNK_BYTES: usize = 8 << 10;
 const FAT: &str = "fat";
 const BYTES_PER_KIB: f64 = 1024.0;
 
-/// When a chunk was written, and when it was read.
+/// Times at which a chunk was written and read.
 type Arrival = (u64, u64);
 
 /// Delays of the watchers, memory of the edge, and the same beside slow readers.

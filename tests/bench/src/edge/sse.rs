@@ -28,7 +28,7 @@ impl SseFrame {
 pub(super) struct SseConnection {
     stream: TcpStream,
     read: Vec<u8>,
-    /// Where the line begins that is read next.
+    /// Offset of the line that is read next.
     at: usize,
 }
 

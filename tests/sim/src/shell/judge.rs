@@ -66,7 +66,7 @@ fn check_read(lengths: &[usize], events: &[Event]) -> Result<(), String> {
     Ok(())
 }
 
-/// How often the log of a session was compacted.
+/// Counts the compactions of the log of a session.
 pub(super) async fn compactions(client: &Bus, key: &SessionKey) -> Result<u64, String> {
     let commits = client.history(key, 0).await.map_err(|error| error.to_string())?;
     let events = commits.iter().flat_map(|(_, commit)| &commit.events);

@@ -49,7 +49,7 @@ pub struct FleetStats {
     pub faults: u64,
     /// Number of replicas that died.
     pub deaths: u64,
-    /// How often streams were replaced by an older copy behind connections that stayed.
+    /// Number of times that streams were replaced by an older copy behind connections that stayed.
     pub replacements: u64,
     /// Tool calls that ran.
     pub tools: u64,

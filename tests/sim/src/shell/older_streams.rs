@@ -11,7 +11,7 @@ use contract::streams::Stream;
 use crate::rng::Rng;
 use crate::shell::fleet::{ServiceKind, SimulatedFleet};
 
-/// How often streams go back in one run.
+/// Maximum number of times that streams go back in one run.
 const REPLACEMENTS_MAX: u64 = 2;
 /// The streams that may go back together.
 const STREAMS: [&[Stream]; 4] = [

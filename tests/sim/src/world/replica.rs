@@ -10,7 +10,7 @@ use crate::ensure::ensure;
 use crate::planted_bug::PlantedBug;
 use crate::world::state::{Action, World, key};
 
-/// How a replica knows the commands before the one that it handles.
+/// Source from which a replica knows the commands before the one that it handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
     /// It read the inbox.

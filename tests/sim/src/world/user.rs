@@ -154,7 +154,7 @@ impl World {
         AnswerToolCall { call: call.clone(), outcome, content: "clicked".to_owned() }
     }
 
-    /// What the client of a call does: it is dead, or answers, or answers twice; in time, or late.
+    /// Performs a call as its client, which is dead, or answers, or answers twice; in time, or late.
     pub(super) fn perform_as_client(&mut self, call: &contract::CallId) {
         for _ in 0..*self.rng.pick(&[0, 1, 1, 1, 2]) {
             let answer = self.client_answer(call);

@@ -25,7 +25,7 @@ pub(crate) struct SessionWorker {
     pub(super) has_forms: bool,
     pub(super) catalogue: Catalogue,
     pub(super) choices: Choices,
-    /// What the person should know before the first answer.
+    /// Notice that the person reads before the first answer.
     pub(super) notice: Option<String>,
     pub(super) phase: Phase,
     pub(super) translator: Translator,
@@ -40,7 +40,7 @@ pub(crate) struct SessionWorker {
     pub(super) typed_gate: Option<GateOpened>,
 }
 
-/// How far the session is in the fleet.
+/// State of the session in the fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// It begins with its first prompt.
@@ -116,13 +116,13 @@ impl SessionWorker {
         }
     }
 
-    /// Sets what a session that has not begun begins with.
+    /// Sets the catalogue, and the choices with which a new session begins.
     #[must_use]
     pub(crate) fn with_choices(self, catalogue: Catalogue, choices: Choices) -> Self {
         Self { catalogue, choices, ..self }
     }
 
-    /// Sets what the person should know before the first answer.
+    /// Sets the notice that the person reads before the first answer.
     #[must_use]
     pub(crate) fn with_notice(self, notice: Option<String>) -> Self {
         Self { notice, ..self }

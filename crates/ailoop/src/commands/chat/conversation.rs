@@ -43,7 +43,7 @@ pub(super) struct ChatConversation<'a> {
     client: EdgeClient,
     lifetime: FleetLifetime,
     display: Display<'a>,
-    /// What the next session begins with.
+    /// Parameters of the next session.
     next: NewSession,
     session: Option<OpenSession>,
     jobs: Jobs,

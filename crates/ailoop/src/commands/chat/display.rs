@@ -1,4 +1,4 @@
-//! What a chat shows and reads: a redrawn region at a terminal, else plain lines.
+//! Display and input of a chat: a redrawn region at a terminal, else plain lines.
 
 use crate::chat::input::{KeyInput, LineInput, UserInput};
 use crate::chat::screen::{Region, Screen};
@@ -11,7 +11,7 @@ use crate::terminal::{Layout, Output, ReplyFormat, StdoutClosed, Style, StyledLi
 const HINT_ROWS_MAX: usize = 8;
 const LABEL: &str = "› ";
 
-/// Where the chat is shown.
+/// Output of the chat: a redrawn region or plain lines.
 #[derive(Debug)]
 pub(super) struct Display<'a> {
     terminal: &'a Terminal,
@@ -24,7 +24,7 @@ enum DisplayMode {
     Lines(LineInput),
 }
 
-/// What the region shows above the typed text.
+/// Content of the region above the typed text.
 #[derive(Debug, Default)]
 pub(super) struct RegionContent {
     pub(super) preview: Vec<StyledLine>,
@@ -34,7 +34,7 @@ pub(super) struct RegionContent {
     pub(super) pending: Vec<String>,
     pub(super) status: String,
     pub(super) status_style: Option<Style>,
-    /// What is typed, if it is no message.
+    /// Label of the typed text, if it is no message.
     pub(super) label: Option<&'static str>,
 }
 

@@ -25,7 +25,7 @@ const SESSIONS_SHOWN_MAX: u32 = 10;
 /// Reason of commands without content, for the log.
 const REASON: &str = "ailoop chat";
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Debug)]
 pub(super) enum JobOutcome {
     /// The answer, as text to show.
@@ -38,7 +38,7 @@ pub(super) enum JobOutcome {
     Started(String),
     /// The session was ended.
     Stopped,
-    /// What commands can be completed to.
+    /// Values for the completion of commands.
     Values(CompletionValues),
     /// The request failed, and nothing follows from it.
     Failed(CommandFailure),
@@ -162,7 +162,7 @@ pub(super) async fn answer(
     Ok(sent.map_or_else(|failure| JobOutcome::Refused { gate, failure }, |_| JobOutcome::Done))
 }
 
-/// Fetches what commands can be completed to.
+/// Fetches the values for the completion of commands.
 pub(super) async fn fetch_values(client: EdgeClient) -> Result<JobOutcome, CommandFailure> {
     // Completion is a help: without it, commands work as well.
     Ok(values_of(&client).await.map_or(JobOutcome::Done, JobOutcome::Values))

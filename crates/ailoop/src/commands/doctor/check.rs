@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// How a check came out.
+/// Outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Outcome {
@@ -16,9 +16,9 @@ pub(super) enum Outcome {
 pub(super) struct Check {
     pub(super) group: &'static str,
     pub(super) outcome: Outcome,
-    /// What the check found.
+    /// Finding of the check.
     pub(super) found: String,
-    /// What to do; empty where all is well.
+    /// Advice for the person; empty if all is well.
     pub(super) advice: String,
 }
 

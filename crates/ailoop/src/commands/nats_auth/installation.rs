@@ -1,4 +1,4 @@
-//! What the subcommands share: the clock, the keys of `--keys`, and the connection to the servers.
+//! Helpers that the subcommands share: the clock, the keys of `--keys`, and the connection to the servers.
 
 use std::io::Read as _;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::terminal::Terminal;
 
 /// Bytes of the Secrets on stdin: Kubernetes allows 1 MiB for each.
 const STDIN_BYTES_MAX: u64 = 8 << 20;
-/// How long the credential is valid by which this command connects.
+/// Lifetime of the credential by which this command connects.
 const OPERATOR_VALID_FOR: std::time::Duration = std::time::Duration::from_hours(1);
 
 /// Now, in seconds since 1970.

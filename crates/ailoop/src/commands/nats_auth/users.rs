@@ -148,7 +148,7 @@ fn note_old(old: Option<String>, terminal: &Terminal) {
     terminal.note(Style::Plain, &text);
 }
 
-/// What is known of a user.
+/// Known facts about a user.
 #[derive(Default)]
 struct KnownUser {
     name: String,

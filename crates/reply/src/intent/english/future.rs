@@ -1,11 +1,11 @@
-//! What the model says that it will do: "I'll", "let me".
+//! Announcements of the model: "I'll", "let me".
 
 use super::tags::{ADVERBS, FUTURE, IDLE, IDLE_TOGETHER, REPORT};
 use crate::intent::lexicon::Words;
 use crate::intent::sentence::SPAN;
 use crate::intent::stance::Stance;
 
-/// What each "I'll" and "let me" announces.
+/// Returns the stance of each "I'll" and "let me".
 pub(super) fn futures(words: &Words<'_>) -> impl Iterator<Item = Stance> {
     let places = (0..words.all.len()).filter_map(|at| Some((at, words.longest_at(at, FUTURE)?)));
     places.map(|(at, length)| future(words, at, length))

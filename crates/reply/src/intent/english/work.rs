@@ -80,7 +80,7 @@ pub(super) fn names_step(words: &Words<'_>, lead: usize) -> bool {
     words.alone(at, STEPS) && words.all.len() > at + 1
 }
 
-/// What is done again: "same query again", but not "same error again".
+/// Nouns that name repeated work: "same query again", but not "same error again".
 const REPEATED_NOUNS: &[&str] =
     &["query", "search", "command", "request", "test", "check", "step", "call", "procedure", "thing", "approach"];
 

@@ -5,7 +5,7 @@ use contract::settings::{AgentSettings, ApprovalRule, ContinuationSettings, Mode
 use contract::tool::ApprovalPolicy;
 use contract::{AgentId, AiConfig};
 
-/// Who talks, and how.
+/// Agent, models and settings of a session under test.
 pub(crate) struct Cast {
     pub(crate) agent: &'static str,
     pub(crate) continuation: ContinuationSettings,

@@ -1,4 +1,4 @@
-//! What the model of a session under test does: replies and failures.
+//! Model of a session under test: its replies and failures.
 
 use contract::command::Verb;
 use contract::event::InputKind;
@@ -68,7 +68,7 @@ impl Talk {
         self.reasoning.clear();
     }
 
-    /// What had come of a call that the user cancelled.
+    /// Delivers the partial reply of a call that the user cancelled.
     pub(crate) fn finish_cancelled(&mut self, call: contract::CallId, text: &str) {
         self.finish_reason = FinishReason::Cancelled;
         self.reply_to(call, text);

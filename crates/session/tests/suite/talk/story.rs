@@ -30,7 +30,7 @@ impl Talk {
         let _ = writeln!(self.story, "  then {:?}, open [{open}], owes {owed}", self.session.phase());
     }
 
-    /// What goes to a worker, its texts shortened.
+    /// Returns the work item that an effect sends to a worker, with shortened texts; none for any other effect.
     pub(super) fn sends(&self, effect: &SessionEffect) -> Option<serde_json::Value> {
         let item = match effect {
             SessionEffect::CallModel(call) => serde_json::to_value(self.item_of(call)?),

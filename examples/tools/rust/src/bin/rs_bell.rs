@@ -1,7 +1,8 @@
 //! A tool that must not run twice, and takes its time: rings a bell. `cargo run -p example-tool-rust --bin rs_bell`
 //!
-//! When its replica dies, nobody can tell whether the bell rang; it says so (`at_most_once`), and the model is told
-//! that the outcome is unknown. It reports progress, looks at its deadline, and a cancel stops it before it rings.
+//! If its replica dies, nobody can tell whether the bell rang; the tool declares this (`at_most_once`), and the model
+//! reads that the outcome is unknown. It reports progress, looks at its deadline, and a cancel stops it before it
+//! rings.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Arguments {
-    /// How many seconds from now it rings.
+    /// Seconds from now until it rings.
     #[schemars(range(max = 600))]
     seconds: u32,
 }

@@ -12,7 +12,7 @@ use super::super::grant::Grant;
 use super::config::IssuerConfig;
 use crate::api_error::ApiError;
 
-/// How far the clocks of the issuer and of this machine may differ.
+/// Largest difference between the clocks of the issuer and of this machine.
 pub(super) const LEEWAY: Duration = Duration::from_mins(1);
 /// Bytes of the name of a holder.
 const SUBJECT_BYTES_MAX: usize = 255;

@@ -47,7 +47,7 @@ struct Jwk {
     y: Option<String>,
 }
 
-/// What a set has for a token.
+/// Result of a search for the key of a token.
 #[derive(Debug)]
 pub(super) enum KeyMatch {
     Found(Arc<VerificationKey>),

@@ -16,7 +16,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(3);
 /// Time of one request to an issuer.
 const REQUEST_MAX: Duration = Duration::from_secs(5);
 
-/// Where the keys of an issuer are.
+/// Fetcher of the keys of an issuer.
 #[derive(Debug)]
 pub(super) struct KeyFetcher {
     client: Client,

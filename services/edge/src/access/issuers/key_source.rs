@@ -19,10 +19,10 @@ const FETCH_EVERY: Duration = Duration::from_mins(5);
 const RETRY: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
 /// Shortest time between two fetches that requests cause: forged tokens must not become a flood at the issuer.
 const ON_DEMAND_EVERY: Duration = Duration::from_secs(10);
-/// How long a request waits for a fetch: that of a discovery and of the keys.
+/// Longest wait of a request for a fetch: one request for the discovery document, and one for the keys.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Where the keys come from, and what came.
+/// Source of the keys of an issuer, with the keys that were read last.
 #[derive(Debug)]
 pub(super) struct KeySource {
     place: Place,

@@ -32,7 +32,7 @@ use verified_tokens::VerifiedTokens;
 
 /// The beginning of each signed token: `{"` in base64.
 const TOKEN_PREFIX: &str = "eyJ";
-/// When a client should try again whose token cannot be verified yet.
+/// Retry delay for a client whose token cannot be verified yet.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The issuers of an edge. Clones share them.
@@ -46,7 +46,7 @@ struct Shared {
     issuers: Vec<Issuer>,
     /// Tenant of tokens that name none.
     tenant: TenantId,
-    /// What each holder is held to.
+    /// Limits of each holder of a token.
     limits: ConnectionLimits,
     /// A lock since it is held for a look-up only.
     verified: Mutex<VerifiedTokens>,

@@ -20,7 +20,7 @@ pub(super) struct VerifiedTokens {
     by_end: BTreeSet<(Timestamp, TokenHash)>,
     /// Grants that made room while somebody used them.
     evicted: Vec<EvictedGrant>,
-    /// What the holders of the grants in use are held to.
+    /// Limits of the holders of the grants in use.
     limits: HashMap<Holder, Weak<HolderLimits>>,
 }
 

@@ -19,7 +19,7 @@ use crate::openai::responses::items::PageQuery;
 use crate::api::{ReachedSession, SessionApi};
 use crate::watch::viewer_event::events_of_commit;
 
-/// What a session has done, in the order of time.
+/// Items and turns of a session, in the order of time.
 #[derive(Debug, Default)]
 pub(super) struct SessionRecord {
     items: Vec<Value>,

@@ -103,7 +103,7 @@ pub(super) fn arguments(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| json!(text))
 }
 
-/// What a session waits for.
+/// Action that a session waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RequiredAction {
     pub(super) id: CallId,

@@ -103,7 +103,7 @@ enum Decision {
     Cancel,
 }
 
-/// What a client does to a session.
+/// Input of a client to a session.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SessionInput {
     /// A message, which begins a turn or answers the question of one.

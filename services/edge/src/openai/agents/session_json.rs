@@ -13,7 +13,7 @@ use crate::openai::function::SERVER_LABEL;
 use crate::openai::responses::items::usage;
 use crate::openai::responses::question;
 
-/// What is known of a session.
+/// State of a session, as far as it is known.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct AgentSession {
     pub(super) id: SessionId,
@@ -25,7 +25,7 @@ pub(super) struct AgentSession {
     /// Number of the last turn, from 1; 0 before the first.
     pub(super) turn: u32,
     pub(super) is_running: bool,
-    /// Why the session takes no message any more.
+    /// Reason why the session takes no more messages.
     pub(super) end: Option<String>,
     pub(super) actions: Vec<RequiredAction>,
     /// As the client gave them with the request; they are not stored.

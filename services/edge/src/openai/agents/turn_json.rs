@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::openai::responses::items::usage;
 use crate::turn::TurnEnd;
 
-/// What of a turn does not change.
+/// Fields of a turn that do not change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TurnFields {
     pub(super) id: String,

@@ -15,7 +15,7 @@ pub(super) const REFERENCE: &str = "item_reference";
 /// Fields of calls that have neither arguments nor input.
 const ACTION_FIELDS: [&str; 3] = ["action", "queries", "code"];
 
-/// What a request or a new conversation begins with.
+/// Input of a request or of a new conversation.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Input {

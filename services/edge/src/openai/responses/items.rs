@@ -119,7 +119,7 @@ pub(crate) fn usage(spent: &Spent) -> Value {
     })
 }
 
-/// Which page of a list is wanted.
+/// Query for a page of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PageQuery {
     pub(crate) after: Option<String>,

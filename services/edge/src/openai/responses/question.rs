@@ -1,4 +1,4 @@
-//! What a person is asked, for clients that show text and requests for approval.
+//! Questions to a person, for clients that show text and requests for approval.
 
 use contract::event::{GateKind, GateOpened};
 

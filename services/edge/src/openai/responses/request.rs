@@ -64,7 +64,7 @@ struct ApprovalResponse {
     reason: Option<String>,
 }
 
-/// What a response continues.
+/// Conversation or response that a response continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Continuation {
     Nothing,

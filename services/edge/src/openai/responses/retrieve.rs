@@ -1,4 +1,4 @@
-//! What can be done with a response that has begun: read it, take up its stream, cancel it.
+//! Operations on a response that has begun: read it, resume its stream, cancel it.
 
 use session_api::Method;
 use axum::extract::{Path, RawQuery, State};

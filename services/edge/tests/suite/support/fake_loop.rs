@@ -25,7 +25,7 @@ use super::events::{
     user_message,
 };
 
-/// How live events are delivered.
+/// Mode of the delivery of live events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum LiveDelivery {

@@ -25,7 +25,7 @@ impl Random {
     }
 }
 
-/// How a stream is corrupted.
+/// Kind of corruption of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Corruption {
     /// The end is missing.

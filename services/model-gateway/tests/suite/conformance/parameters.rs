@@ -1,4 +1,4 @@
-//! Which parameters a session may set: only those whose cost a budget counts.
+//! Parameters that a session may set: only those whose cost a budget counts.
 
 use contract::model::FailureKind;
 use model_gateway::adapter::ProviderProtocol;

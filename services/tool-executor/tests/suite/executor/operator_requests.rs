@@ -1,4 +1,4 @@
-//! What operators ask an executor: the replicas of tools, and calls outside of a session.
+//! Requests of operators to an executor: the replicas of tools, and calls outside of a session.
 
 use std::time::Duration;
 

@@ -10,7 +10,7 @@ use crate::executor::summarize;
 use crate::executor::world::{ProbeAnswer, Tool, World, call};
 
 const NONE: ProbeAnswer = (&[("Ailoop-Outcome", "none")], b"");
-/// How long after the latest deadline that the tool was told it is believed that a call took no effect.
+/// Time after the latest deadline that the tool got, from which on "no effect" is believed.
 const NO_EFFECT_AFTER: Duration = Duration::from_secs(2);
 
 /// Starts a call, and kills its executor.

@@ -1,4 +1,4 @@
-//! What other users and other programs of the machine can do with a fleet of `ailoop up`: nothing.
+//! Access of other users and other programs of the machine to a fleet of `ailoop up`: none.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -47,7 +47,7 @@ fn request(run: &Value, line: &str, key: Option<&str>) -> String {
     exchange(field(run, "http"), &request, |_| false)
 }
 
-/// What nats-server answers to a connection with these fields of CONNECT.
+/// Returns the answer of nats-server to a connection with these fields of CONNECT.
 fn connect_to_nats(run: &Value, login: &str) -> String {
     let request = format!("CONNECT {{\"verbose\":false{login}}}\r\nPING\r\n");
     exchange(field(run, "nats"), &request, |answer| answer.contains("PONG") || answer.contains("-ERR"))

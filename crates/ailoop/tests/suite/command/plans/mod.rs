@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::command::world::{World, exit_code, text};
 
-/// What the loop decides on each reply of the example, and the reply.
+/// Returns the decision of the loop on each reply of the example, and the reply.
 fn worked_example() -> Vec<(bool, String)> {
     let lines = include_str!("../../../../../../examples/plans/worked-example.txt").lines();
     lines

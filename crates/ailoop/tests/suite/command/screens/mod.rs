@@ -1,5 +1,5 @@
-//! What `chat`, `run`, `top` and `doctor` show at terminals of three widths, with and without colours. `UPDATE_GOLDEN=1`
-//! writes the screens in `tests/golden`.
+//! Screens of `chat`, `run`, `top` and `doctor` at terminals of three widths, with and without colours.
+//! `UPDATE_GOLDEN=1` writes the screens in `tests/golden`.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -24,7 +24,7 @@ use tonic::transport::Server;
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
-/// What the edge answers.
+/// Answers that the edge gives.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Script {
     pub(crate) notifications: Vec<Notification>,

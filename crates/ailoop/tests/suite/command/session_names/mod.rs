@@ -1,4 +1,4 @@
-//! Which session and which fleet a command is for, and what is printed of a run.
+//! Selection of the session and the fleet of a command, and the output of a run.
 
 use std::fs::File;
 use std::process::Stdio;
