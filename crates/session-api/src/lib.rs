@@ -18,6 +18,7 @@ mod results;
 mod route;
 mod schema;
 mod scope;
+mod verb;
 
 pub use cursor::ListCursor;
 pub use method::Method;
@@ -26,5 +27,6 @@ pub use params::{
     ListSessionsParams, NoParams, ReplayParams, ReplyMailParams, ResetBudgetParams, SendMailParams, SessionParams,
     StatsParams, TestReplyParams, ToolResultParams, TranscriptParams, TryToolParams, WatchParams,
 };
-pub use route::{Field, HttpVerb, ROUTES, Route, ValueKind};
+pub use route::{Field, ROUTES, Route, ValueKind};
 pub use scope::Scope;
+pub use verb::HttpVerb;

@@ -9,9 +9,9 @@ use crate::params::{
     ListSessionsParams, NoParams, ReplayParams, ReplyMailParams, ResetBudgetParams, SendMailParams, SessionParams,
     StatsParams, TestReplyParams, ToolResultParams, TranscriptParams, TryToolParams, WatchParams,
 };
-use crate::route::{HttpVerb, RouteRow};
 use crate::schema::params_schema;
 use crate::scope::Scope;
+use crate::verb::{HttpVerb, RouteRow};
 
 /// What a method shows or changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

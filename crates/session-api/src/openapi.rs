@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use crate::method::Method;
 use crate::results::{event_data, reference, schemas};
-use crate::route::{Field, HttpVerb, ROUTES, Route};
+use crate::route::{Field, ROUTES, Route};
+use crate::verb::HttpVerb;
 
 /// Description of the event stream of a session.
 const EVENTS: &str = "Server-sent events: `id` is the `seq`, `event` the topic, and `data` the event, whose `data` \

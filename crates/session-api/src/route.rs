@@ -6,42 +6,7 @@ use serde_json::Value;
 
 use crate::method::Method;
 use crate::schema::without_null;
-
-/// The verb of a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HttpVerb {
-    /// Reads; parameters are in the query.
-    Get,
-    /// Changes something; parameters are a JSON object in the body.
-    Post,
-    /// Removes something; parameters are in the query.
-    Delete,
-}
-
-impl HttpVerb {
-    /// Returns the name in the OpenAPI document.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::Post => "post",
-            Self::Delete => "delete",
-        }
-    }
-}
-
-/// A route of a method as the table has it: verb, path, and a sentence if the method has several.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RouteRow {
-    pub(crate) verb: HttpVerb,
-    pub(crate) path: &'static str,
-    pub(crate) about: Option<&'static str>,
-}
-
-impl RouteRow {
-    fn variables(&self) -> impl Iterator<Item = &'static str> {
-        self.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
-    }
-}
+use crate::verb::{HttpVerb, RouteRow};
 
 /// A route to a method.
 #[derive(Debug)]
