@@ -123,20 +123,3 @@ fn body(fields: &[Field]) -> Value {
     let required: Vec<&str> = fields.iter().filter(|field| field.is_required).map(|field| &*field.name).collect();
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
-
-    use super::*;
-
-    #[test]
-    fn document_has_each_route_once() {
-        let paths = document()["paths"].as_object().unwrap();
-        let operations: Vec<&Value> = paths.values().flat_map(|path| path.as_object().unwrap().values()).collect();
-        assert_eq!(operations.len(), ROUTES.len());
-        let ids: std::collections::BTreeSet<&str> =
-            operations.iter().map(|operation| operation["operationId"].as_str().unwrap()).collect();
-        assert_eq!(ids.len(), operations.len(), "an operation id is used twice");
-    }
-}

@@ -26,6 +26,10 @@ impl Transform for Plain {
         join_words(schema);
         let Some(object) = schema.as_object_mut() else { return };
         object.remove("title");
+        // Objects take more fields unless they say otherwise.
+        if object.get("additionalProperties") == Some(&Value::Bool(true)) {
+            object.remove("additionalProperties");
+        }
         if let Some(Value::String(text)) = object.get_mut("description") {
             *text = text.replace('\n', " ");
         }

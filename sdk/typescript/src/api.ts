@@ -149,7 +149,7 @@ export class Api {
   }
 
   /** List sessions, newest first. */
-  sessionList(params: { phase?: "idle" | "running" | "paused" | "ended"; agent?: string; model?: string; since?: string; stop_reason?: "completed" | "max_iterations" | "timeout" | "token_limit" | "cost_limit" | "tool_call_limit" | "repetition" | "no_progress" | "stopped" | "error"; text?: string; is_waiting?: boolean; is_failed?: boolean; cost_usd_min?: number; parent?: string; has_total?: boolean; limit?: number; cursor?: string } = {}): Promise<SessionPage> {
+  sessionList(params: { agent?: string; cost_usd_min?: number; cursor?: string; has_total?: boolean; is_failed?: boolean; is_waiting?: boolean; limit?: number; model?: string; parent?: string; phase?: "idle" | "running" | "paused" | "ended"; since?: string; stop_reason?: "completed" | "max_iterations" | "timeout" | "token_limit" | "cost_limit" | "tool_call_limit" | "repetition" | "no_progress" | "stopped" | "error"; text?: string } = {}): Promise<SessionPage> {
     return this.send({ method: "GET", path: "/v1/sessions", query: params });
   }
 
@@ -174,7 +174,7 @@ export class Api {
   }
 
   /** Send a message of the user. */
-  sessionSend(sessionId: string, params: { content: string | Record<string, unknown>[]; client_tools?: Record<string, unknown>[]; command_id?: string; mode?: "queue" | "steer" | "interrupt"; wait?: boolean }): Promise<CommandReply> {
+  sessionSend(sessionId: string, params: { content: string | Record<string, unknown>[]; client_tools?: Record<string, unknown>[]; command_id?: string; mode?: "steer" | "queue" | "interrupt"; wait?: boolean }): Promise<CommandReply> {
     return this.send({ method: "POST", path: `/v1/sessions/${part(sessionId)}/messages`, body: params, hasKey: true });
   }
 
@@ -184,7 +184,7 @@ export class Api {
   }
 
   /** Get statistics of sessions by agent and model, and by time. */
-  sessionStats(params: { since?: string; interval?: number } = {}): Promise<StatsList> {
+  sessionStats(params: { interval?: number; since?: string } = {}): Promise<StatsList> {
     return this.send({ method: "GET", path: "/v1/stats", query: params });
   }
 

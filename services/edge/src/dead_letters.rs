@@ -17,7 +17,6 @@ use crate::api_error::ApiError;
 use crate::cells::{Cell, CellAnswers, missing_error};
 use crate::clock;
 use crate::fair_queue::RequestCost;
-use crate::params;
 use crate::api::SessionApi;
 
 /// A dead letter as clients see it.

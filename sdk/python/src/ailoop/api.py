@@ -121,8 +121,8 @@ def _session_history(session_id: str) -> Request:
     return Request("GET", f"/v1/sessions/{quote(session_id, safe='')}/history")
 
 
-def _session_list(*, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, is_waiting: bool | None = None, is_failed: bool | None = None, cost_usd_min: float | None = None, parent: str | None = None, has_total: bool | None = None, limit: int | None = None, cursor: str | None = None) -> Request:
-    return Request("GET", "/v1/sessions", query={"phase": phase, "agent": agent, "model": model, "since": since, "stop_reason": stop_reason, "text": text, "is_waiting": is_waiting, "is_failed": is_failed, "cost_usd_min": cost_usd_min, "parent": parent, "has_total": has_total, "limit": limit, "cursor": cursor})
+def _session_list(*, agent: str | None = None, cost_usd_min: float | None = None, cursor: str | None = None, has_total: bool | None = None, is_failed: bool | None = None, is_waiting: bool | None = None, limit: int | None = None, model: str | None = None, parent: str | None = None, phase: Literal["idle", "running", "paused", "ended"] | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None) -> Request:
+    return Request("GET", "/v1/sessions", query={"agent": agent, "cost_usd_min": cost_usd_min, "cursor": cursor, "has_total": has_total, "is_failed": is_failed, "is_waiting": is_waiting, "limit": limit, "model": model, "parent": parent, "phase": phase, "since": since, "stop_reason": stop_reason, "text": text})
 
 
 def _session_pause(session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> Request:
@@ -141,7 +141,7 @@ def _session_resume(session_id: str, *, command_id: str | None = None, reason: s
     return Request("POST", f"/v1/sessions/{quote(session_id, safe='')}/resume", body={"command_id": command_id, "reason": reason, "wait": wait}, has_key=True)
 
 
-def _session_send(session_id: str, *, content: str | list[dict[str, Any]], client_tools: list[dict[str, Any]] | None = None, command_id: str | None = None, mode: Literal["queue", "steer", "interrupt"] | None = None, wait: bool | None = None) -> Request:
+def _session_send(session_id: str, *, content: str | list[dict[str, Any]], client_tools: list[dict[str, Any]] | None = None, command_id: str | None = None, mode: Literal["steer", "queue", "interrupt"] | None = None, wait: bool | None = None) -> Request:
     return Request("POST", f"/v1/sessions/{quote(session_id, safe='')}/messages", body={"content": content, "client_tools": client_tools, "command_id": command_id, "mode": mode, "wait": wait}, has_key=True)
 
 
@@ -149,8 +149,8 @@ def _session_start(*, agent: str | None = None, ai_config: dict[str, Any] | None
     return Request("POST", "/v1/sessions", body={"agent": agent, "ai_config": ai_config, "client_tools": client_tools, "command_id": command_id, "continuation": continuation, "features": features, "interactive": interactive, "messages": messages, "model": model, "parameters": parameters, "prompt": prompt, "resume_from": resume_from, "session_id": session_id, "streaming": streaming, "tools": tools, "wait": wait}, has_key=True)
 
 
-def _session_stats(*, since: str | None = None, interval: int | None = None) -> Request:
-    return Request("GET", "/v1/stats", query={"since": since, "interval": interval})
+def _session_stats(*, interval: int | None = None, since: str | None = None) -> Request:
+    return Request("GET", "/v1/stats", query={"interval": interval, "since": since})
 
 
 def _session_stop(session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> Request:
@@ -220,7 +220,7 @@ class AsyncApi(AsyncApiBase):
     async def budgets_reset(self, *, budget: str) -> BudgetList:
         """Forget what was spent of a budget.
 
-        budget: Name of the budget, as the list has it.
+        budget: Name of the budget, as `budgets.list` has it.
         """
         result: BudgetList = await self._send(_budgets_reset(budget=budget))
         return result
@@ -306,8 +306,8 @@ class AsyncApi(AsyncApiBase):
     async def mail_reply(self, id: str, *, text: str, command_id: str | None = None, mailbox: str | None = None) -> ClosedMail:
         """Reply to mail, or close it with an empty text.
 
-        text: The reply.
-        mailbox: Mailbox that has the mail; `user`.
+        text: The reply, at most 32 KiB as JSON; an empty text closes the mail without one.
+        mailbox: Mailbox that has the mail, which must not be an agent's; `user`.
         """
         result: ClosedMail = await self._send(_mail_reply(id, text=text, command_id=command_id, mailbox=mailbox))
         return result
@@ -315,10 +315,10 @@ class AsyncApi(AsyncApiBase):
     async def mail_send(self, *, subject: str, text: str, to: str, command_id: str | None = None, mailbox: str | None = None) -> SentMail:
         """Send mail to an agent or to people.
 
-        subject: One line.
-        text: The mail.
+        subject: One line, at most 1 KiB as JSON.
+        text: The mail, at most 32 KiB as JSON.
         to: Key, alias or name of an agent, or `user`.
-        mailbox: Mailbox of the sender; `user`.
+        mailbox: Mailbox of the sender, which must not be an agent's; `user`.
         """
         result: SentMail = await self._send(_mail_send(subject=subject, text=text, to=to, command_id=command_id, mailbox=mailbox))
         return result
@@ -331,11 +331,11 @@ class AsyncApi(AsyncApiBase):
     async def session_answer(self, session_id: str, gate: str, *, arguments_sha256: str, decision: Literal["approve", "deny", "answer"], arguments: dict[str, Any] | None = None, command_id: str | None = None, content: str | None = None, note: str | None = None, wait: bool | None = None) -> CommandReply:
         """Answer a gate: approve or deny a call, or answer a question.
 
-        arguments_sha256: Hash of the arguments that the person saw, as the gate has it.
-        decision: `answer` is for questions.
+        arguments_sha256: SHA-256 of the arguments that the person saw, as the gate has it; an answer to other arguments is refused.
+        decision: Whether the gate is approved or denied; `answer` is for questions.
         arguments: Arguments in place of the model's; with `approve`.
-        content: The answer to a question; with `answer`.
-        note: Reason of a denial, for the model.
+        content: The answer to a question, which the model reads; with `answer`.
+        note: A note; the model reads that of a denial.
         """
         result: CommandReply = await self._send(_session_answer(session_id, gate, arguments_sha256=arguments_sha256, decision=decision, arguments=arguments, command_id=command_id, content=content, note=note, wait=wait))
         return result
@@ -343,7 +343,7 @@ class AsyncApi(AsyncApiBase):
     async def session_answer_call(self, session_id: str, call: str, *, content: str, outcome: Literal["ok", "error"], command_id: str | None = None, wait: bool | None = None) -> CommandReply:
         """Answer a call of a tool that the client brought.
 
-        content: What the model reads.
+        content: Text that the model reads; it may be JSON.
         outcome: Whether the tool did what it was asked.
         """
         result: CommandReply = await self._send(_session_answer_call(session_id, call, content=content, outcome=outcome, command_id=command_id, wait=wait))
@@ -352,7 +352,7 @@ class AsyncApi(AsyncApiBase):
     async def session_cancel_turn(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Cancel the running turn. The session stays open; one that takes no more messages ends.
 
-        reason: Why, for the log.
+        reason: Why, for the log; the loop does not interpret it.
         """
         result: CommandReply = await self._send(_session_cancel_turn(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -360,7 +360,7 @@ class AsyncApi(AsyncApiBase):
     async def session_clear(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Clear the transcript.
 
-        reason: Why, for the log.
+        reason: Why, for the log; the loop does not interpret it.
         """
         result: CommandReply = await self._send(_session_clear(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -368,12 +368,12 @@ class AsyncApi(AsyncApiBase):
     async def session_configure(self, session_id: str, *, agent: str | None = None, ai_config: dict[str, Any] | None = None, client_tools: list[dict[str, Any]] | None = None, command_id: str | None = None, continuation: dict[str, Any] | None = None, features: dict[str, Any] | None = None, model: str | None = None, wait: bool | None = None) -> CommandReply:
         """Change the settings of a session.
 
-        agent: The agent that goes on with the session.
-        ai_config: Prompt and requests, over what the session has.
-        client_tools: Tools of the client from now on.
-        continuation: Continuation settings that are replaced.
-        features: Prompt features to `enable` and `disable`.
-        model: The model of the next calls.
+        agent: The agent that goes on with the session, with its prompt, tools and settings; its own model, where none is given.
+        ai_config: Prompt and requests to the model, over what the session says of them already. The prompt is composed anew.
+        client_tools: Tools of the client, in place of all that it brought before. They hold from the next model call.
+        continuation: Continuation settings and limits that are replaced, one by one. They hold at once, also for a turn that runs.
+        features: Prompt features to `enable` and `disable`; the prompt is composed anew.
+        model: The model of the calls that open from now on.
         """
         result: CommandReply = await self._send(_session_configure(session_id, agent=agent, ai_config=ai_config, client_tools=client_tools, command_id=command_id, continuation=continuation, features=features, model=model, wait=wait))
         return result
@@ -393,30 +393,30 @@ class AsyncApi(AsyncApiBase):
         result: History = await self._send(_session_history(session_id))
         return result
 
-    async def session_list(self, *, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, is_waiting: bool | None = None, is_failed: bool | None = None, cost_usd_min: float | None = None, parent: str | None = None, has_total: bool | None = None, limit: int | None = None, cursor: str | None = None) -> SessionPage:
+    async def session_list(self, *, agent: str | None = None, cost_usd_min: float | None = None, cursor: str | None = None, has_total: bool | None = None, is_failed: bool | None = None, is_waiting: bool | None = None, limit: int | None = None, model: str | None = None, parent: str | None = None, phase: Literal["idle", "running", "paused", "ended"] | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None) -> SessionPage:
         """List sessions, newest first.
 
-        phase: Only sessions in this phase.
         agent: Only sessions of this agent, by key.
+        cost_usd_min: Only sessions that have cost at least so many dollars.
+        cursor: `next_cursor` of the page before.
+        has_total: Whether the answer has the number of all sessions that are selected, on every page.
+        is_failed: Only sessions whose last turn failed or ended at a limit.
+        is_waiting: Only sessions that wait for a person or a client.
+        limit: Entries, at most 1 000; 100.
         model: Only sessions of this model, by id.
+        parent: Only sessions that this one started.
+        phase: Only sessions in this phase.
         since: Only sessions that started at or after this time.
         stop_reason: Only sessions whose last turn ended for this reason.
-        text: Only sessions whose title has this text, or whose id or short id begins with it.
-        is_waiting: Only sessions that wait for a person or a client.
-        is_failed: Only sessions whose last turn failed or ended at a limit.
-        cost_usd_min: Only sessions that have cost at least so many dollars.
-        parent: Only sessions that this one started.
-        has_total: Whether the answer has the number of all sessions that are selected.
-        limit: Entries, at most 1 000; 100.
-        cursor: `next_cursor` of the page before.
+        text: Only sessions whose title has this text, in upper or lower case, or whose id or short id begins with it.
         """
-        result: SessionPage = await self._send(_session_list(phase=phase, agent=agent, model=model, since=since, stop_reason=stop_reason, text=text, is_waiting=is_waiting, is_failed=is_failed, cost_usd_min=cost_usd_min, parent=parent, has_total=has_total, limit=limit, cursor=cursor))
+        result: SessionPage = await self._send(_session_list(agent=agent, cost_usd_min=cost_usd_min, cursor=cursor, has_total=has_total, is_failed=is_failed, is_waiting=is_waiting, limit=limit, model=model, parent=parent, phase=phase, since=since, stop_reason=stop_reason, text=text))
         return result
 
     async def session_pause(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Pause: open no new call.
 
-        reason: Why, for the log.
+        reason: Why, for the log; the loop does not interpret it.
         """
         result: CommandReply = await self._send(_session_pause(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -438,16 +438,16 @@ class AsyncApi(AsyncApiBase):
     async def session_resume(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Resume a paused session.
 
-        reason: Why, for the log.
+        reason: Why, for the log; the loop does not interpret it.
         """
         result: CommandReply = await self._send(_session_resume(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
 
-    async def session_send(self, session_id: str, *, content: str | list[dict[str, Any]], client_tools: list[dict[str, Any]] | None = None, command_id: str | None = None, mode: Literal["queue", "steer", "interrupt"] | None = None, wait: bool | None = None) -> CommandReply:
+    async def session_send(self, session_id: str, *, content: str | list[dict[str, Any]], client_tools: list[dict[str, Any]] | None = None, command_id: str | None = None, mode: Literal["steer", "queue", "interrupt"] | None = None, wait: bool | None = None) -> CommandReply:
         """Send a message of the user.
 
-        content: The message.
-        client_tools: Tools of the client from now on.
+        content: The message, as text or as parts.
+        client_tools: Tools of the client, in place of all that it brought before. They hold from the step that reads the message.
         mode: What it does to a turn that runs; `steer`.
         """
         result: CommandReply = await self._send(_session_send(session_id, content=content, client_tools=client_tools, command_id=command_id, mode=mode, wait=wait))
@@ -457,36 +457,36 @@ class AsyncApi(AsyncApiBase):
         """Start a session.
 
         agent: Key or alias of the agent; the default agent.
-        ai_config: Prompt and requests, where they differ from the agent's.
+        ai_config: Prompt and requests to the model, where they differ from the agent's.
         client_tools: Tools that the client brings, and whose calls it answers.
-        continuation: Continuation settings that replace the agent's.
+        continuation: Continuation settings that replace the agent's, one by one.
         features: Prompt features to `enable` and `disable`.
         interactive: Whether the session waits for more messages after its first turn.
         messages: History to begin with: messages with `role` and `content`, replies also with `tool_calls`.
         model: Id of the model; that of the agent.
-        parameters: Parameters for the provider, such as `temperature`.
+        parameters: Parameters for the provider, such as `temperature`; they go over those of `ai_config`.
         prompt: The first message of the user.
-        resume_from: A session whose transcript this one begins with: `{session_id, at?}`.
-        session_id: Id of the new session, up to 64 letters, digits, `-` and `_`; generated.
-        streaming: How replies are streamed.
-        tools: Names of the tools that the session may use, of those of its agent.
+        resume_from: A session whose transcript this one begins with, before `messages`: `{session_id, at?}`.
+        session_id: Id of the session. That of a new one has up to 64 letters, digits, `-` and `_`; it is generated if absent.
+        streaming: Streaming settings of replies; they replace those of `ai_config`, field by field.
+        tools: Names of the tools that the session may use, of those of its agent; all of them.
         """
         result: CommandReply = await self._send(_session_start(agent=agent, ai_config=ai_config, client_tools=client_tools, command_id=command_id, continuation=continuation, features=features, interactive=interactive, messages=messages, model=model, parameters=parameters, prompt=prompt, resume_from=resume_from, session_id=session_id, streaming=streaming, tools=tools, wait=wait))
         return result
 
-    async def session_stats(self, *, since: str | None = None, interval: int | None = None) -> StatsList:
+    async def session_stats(self, *, interval: int | None = None, since: str | None = None) -> StatsList:
         """Get statistics of sessions by agent and model, and by time.
 
+        interval: Seconds of the intervals in which the sessions are counted too, from 60. It needs `since`.
         since: Only sessions that started at or after this time.
-        interval: Seconds of the intervals in which the sessions are counted too, from 60.
         """
-        result: StatsList = await self._send(_session_stats(since=since, interval=interval))
+        result: StatsList = await self._send(_session_stats(interval=interval, since=since))
         return result
 
     async def session_stop(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Cancel open calls, and end.
 
-        reason: Why, for the log.
+        reason: Why, for the log; the loop does not interpret it.
         """
         result: CommandReply = await self._send(_session_stop(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -570,7 +570,7 @@ class Api(ApiBase):
     def budgets_reset(self, *, budget: str) -> BudgetList:
         """Forget what was spent of a budget.
 
-        budget: Name of the budget, as the list has it.
+        budget: Name of the budget, as `budgets.list` has it.
         """
         result: BudgetList = self._send(_budgets_reset(budget=budget))
         return result
@@ -656,8 +656,8 @@ class Api(ApiBase):
     def mail_reply(self, id: str, *, text: str, command_id: str | None = None, mailbox: str | None = None) -> ClosedMail:
         """Reply to mail, or close it with an empty text.
 
-        text: The reply.
-        mailbox: Mailbox that has the mail; `user`.
+        text: The reply, at most 32 KiB as JSON; an empty text closes the mail without one.
+        mailbox: Mailbox that has the mail, which must not be an agent's; `user`.
         """
         result: ClosedMail = self._send(_mail_reply(id, text=text, command_id=command_id, mailbox=mailbox))
         return result
@@ -665,10 +665,10 @@ class Api(ApiBase):
     def mail_send(self, *, subject: str, text: str, to: str, command_id: str | None = None, mailbox: str | None = None) -> SentMail:
         """Send mail to an agent or to people.
 
-        subject: One line.
-        text: The mail.
+        subject: One line, at most 1 KiB as JSON.
+        text: The mail, at most 32 KiB as JSON.
         to: Key, alias or name of an agent, or `user`.
-        mailbox: Mailbox of the sender; `user`.
+        mailbox: Mailbox of the sender, which must not be an agent's; `user`.
         """
         result: SentMail = self._send(_mail_send(subject=subject, text=text, to=to, command_id=command_id, mailbox=mailbox))
         return result
@@ -681,11 +681,11 @@ class Api(ApiBase):
     def session_answer(self, session_id: str, gate: str, *, arguments_sha256: str, decision: Literal["approve", "deny", "answer"], arguments: dict[str, Any] | None = None, command_id: str | None = None, content: str | None = None, note: str | None = None, wait: bool | None = None) -> CommandReply:
         """Answer a gate: approve or deny a call, or answer a question.
 
-        arguments_sha256: Hash of the arguments that the person saw, as the gate has it.
-        decision: `answer` is for questions.
+        arguments_sha256: SHA-256 of the arguments that the person saw, as the gate has it; an answer to other arguments is refused.
+        decision: Whether the gate is approved or denied; `answer` is for questions.
         arguments: Arguments in place of the model's; with `approve`.
-        content: The answer to a question; with `answer`.
-        note: Reason of a denial, for the model.
+        content: The answer to a question, which the model reads; with `answer`.
+        note: A note; the model reads that of a denial.
         """
         result: CommandReply = self._send(_session_answer(session_id, gate, arguments_sha256=arguments_sha256, decision=decision, arguments=arguments, command_id=command_id, content=content, note=note, wait=wait))
         return result
@@ -693,7 +693,7 @@ class Api(ApiBase):
     def session_answer_call(self, session_id: str, call: str, *, content: str, outcome: Literal["ok", "error"], command_id: str | None = None, wait: bool | None = None) -> CommandReply:
         """Answer a call of a tool that the client brought.
 
-        content: What the model reads.
+        content: Text that the model reads; it may be JSON.
         outcome: Whether the tool did what it was asked.
         """
         result: CommandReply = self._send(_session_answer_call(session_id, call, content=content, outcome=outcome, command_id=command_id, wait=wait))
@@ -702,7 +702,7 @@ class Api(ApiBase):
     def session_cancel_turn(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Cancel the running turn. The session stays open; one that takes no more messages ends.
 
-        reason: Why, for the log.
+        reason: Why, for the log; the loop does not interpret it.
         """
         result: CommandReply = self._send(_session_cancel_turn(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -710,7 +710,7 @@ class Api(ApiBase):
     def session_clear(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Clear the transcript.
 
-        reason: Why, for the log.
+        reason: Why, for the log; the loop does not interpret it.
         """
         result: CommandReply = self._send(_session_clear(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -718,12 +718,12 @@ class Api(ApiBase):
     def session_configure(self, session_id: str, *, agent: str | None = None, ai_config: dict[str, Any] | None = None, client_tools: list[dict[str, Any]] | None = None, command_id: str | None = None, continuation: dict[str, Any] | None = None, features: dict[str, Any] | None = None, model: str | None = None, wait: bool | None = None) -> CommandReply:
         """Change the settings of a session.
 
-        agent: The agent that goes on with the session.
-        ai_config: Prompt and requests, over what the session has.
-        client_tools: Tools of the client from now on.
-        continuation: Continuation settings that are replaced.
-        features: Prompt features to `enable` and `disable`.
-        model: The model of the next calls.
+        agent: The agent that goes on with the session, with its prompt, tools and settings; its own model, where none is given.
+        ai_config: Prompt and requests to the model, over what the session says of them already. The prompt is composed anew.
+        client_tools: Tools of the client, in place of all that it brought before. They hold from the next model call.
+        continuation: Continuation settings and limits that are replaced, one by one. They hold at once, also for a turn that runs.
+        features: Prompt features to `enable` and `disable`; the prompt is composed anew.
+        model: The model of the calls that open from now on.
         """
         result: CommandReply = self._send(_session_configure(session_id, agent=agent, ai_config=ai_config, client_tools=client_tools, command_id=command_id, continuation=continuation, features=features, model=model, wait=wait))
         return result
@@ -743,30 +743,30 @@ class Api(ApiBase):
         result: History = self._send(_session_history(session_id))
         return result
 
-    def session_list(self, *, phase: Literal["idle", "running", "paused", "ended"] | None = None, agent: str | None = None, model: str | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, is_waiting: bool | None = None, is_failed: bool | None = None, cost_usd_min: float | None = None, parent: str | None = None, has_total: bool | None = None, limit: int | None = None, cursor: str | None = None) -> SessionPage:
+    def session_list(self, *, agent: str | None = None, cost_usd_min: float | None = None, cursor: str | None = None, has_total: bool | None = None, is_failed: bool | None = None, is_waiting: bool | None = None, limit: int | None = None, model: str | None = None, parent: str | None = None, phase: Literal["idle", "running", "paused", "ended"] | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None) -> SessionPage:
         """List sessions, newest first.
 
-        phase: Only sessions in this phase.
         agent: Only sessions of this agent, by key.
+        cost_usd_min: Only sessions that have cost at least so many dollars.
+        cursor: `next_cursor` of the page before.
+        has_total: Whether the answer has the number of all sessions that are selected, on every page.
+        is_failed: Only sessions whose last turn failed or ended at a limit.
+        is_waiting: Only sessions that wait for a person or a client.
+        limit: Entries, at most 1 000; 100.
         model: Only sessions of this model, by id.
+        parent: Only sessions that this one started.
+        phase: Only sessions in this phase.
         since: Only sessions that started at or after this time.
         stop_reason: Only sessions whose last turn ended for this reason.
-        text: Only sessions whose title has this text, or whose id or short id begins with it.
-        is_waiting: Only sessions that wait for a person or a client.
-        is_failed: Only sessions whose last turn failed or ended at a limit.
-        cost_usd_min: Only sessions that have cost at least so many dollars.
-        parent: Only sessions that this one started.
-        has_total: Whether the answer has the number of all sessions that are selected.
-        limit: Entries, at most 1 000; 100.
-        cursor: `next_cursor` of the page before.
+        text: Only sessions whose title has this text, in upper or lower case, or whose id or short id begins with it.
         """
-        result: SessionPage = self._send(_session_list(phase=phase, agent=agent, model=model, since=since, stop_reason=stop_reason, text=text, is_waiting=is_waiting, is_failed=is_failed, cost_usd_min=cost_usd_min, parent=parent, has_total=has_total, limit=limit, cursor=cursor))
+        result: SessionPage = self._send(_session_list(agent=agent, cost_usd_min=cost_usd_min, cursor=cursor, has_total=has_total, is_failed=is_failed, is_waiting=is_waiting, limit=limit, model=model, parent=parent, phase=phase, since=since, stop_reason=stop_reason, text=text))
         return result
 
     def session_pause(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Pause: open no new call.
 
-        reason: Why, for the log.
+        reason: Why, for the log; the loop does not interpret it.
         """
         result: CommandReply = self._send(_session_pause(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -788,16 +788,16 @@ class Api(ApiBase):
     def session_resume(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Resume a paused session.
 
-        reason: Why, for the log.
+        reason: Why, for the log; the loop does not interpret it.
         """
         result: CommandReply = self._send(_session_resume(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
 
-    def session_send(self, session_id: str, *, content: str | list[dict[str, Any]], client_tools: list[dict[str, Any]] | None = None, command_id: str | None = None, mode: Literal["queue", "steer", "interrupt"] | None = None, wait: bool | None = None) -> CommandReply:
+    def session_send(self, session_id: str, *, content: str | list[dict[str, Any]], client_tools: list[dict[str, Any]] | None = None, command_id: str | None = None, mode: Literal["steer", "queue", "interrupt"] | None = None, wait: bool | None = None) -> CommandReply:
         """Send a message of the user.
 
-        content: The message.
-        client_tools: Tools of the client from now on.
+        content: The message, as text or as parts.
+        client_tools: Tools of the client, in place of all that it brought before. They hold from the step that reads the message.
         mode: What it does to a turn that runs; `steer`.
         """
         result: CommandReply = self._send(_session_send(session_id, content=content, client_tools=client_tools, command_id=command_id, mode=mode, wait=wait))
@@ -807,36 +807,36 @@ class Api(ApiBase):
         """Start a session.
 
         agent: Key or alias of the agent; the default agent.
-        ai_config: Prompt and requests, where they differ from the agent's.
+        ai_config: Prompt and requests to the model, where they differ from the agent's.
         client_tools: Tools that the client brings, and whose calls it answers.
-        continuation: Continuation settings that replace the agent's.
+        continuation: Continuation settings that replace the agent's, one by one.
         features: Prompt features to `enable` and `disable`.
         interactive: Whether the session waits for more messages after its first turn.
         messages: History to begin with: messages with `role` and `content`, replies also with `tool_calls`.
         model: Id of the model; that of the agent.
-        parameters: Parameters for the provider, such as `temperature`.
+        parameters: Parameters for the provider, such as `temperature`; they go over those of `ai_config`.
         prompt: The first message of the user.
-        resume_from: A session whose transcript this one begins with: `{session_id, at?}`.
-        session_id: Id of the new session, up to 64 letters, digits, `-` and `_`; generated.
-        streaming: How replies are streamed.
-        tools: Names of the tools that the session may use, of those of its agent.
+        resume_from: A session whose transcript this one begins with, before `messages`: `{session_id, at?}`.
+        session_id: Id of the session. That of a new one has up to 64 letters, digits, `-` and `_`; it is generated if absent.
+        streaming: Streaming settings of replies; they replace those of `ai_config`, field by field.
+        tools: Names of the tools that the session may use, of those of its agent; all of them.
         """
         result: CommandReply = self._send(_session_start(agent=agent, ai_config=ai_config, client_tools=client_tools, command_id=command_id, continuation=continuation, features=features, interactive=interactive, messages=messages, model=model, parameters=parameters, prompt=prompt, resume_from=resume_from, session_id=session_id, streaming=streaming, tools=tools, wait=wait))
         return result
 
-    def session_stats(self, *, since: str | None = None, interval: int | None = None) -> StatsList:
+    def session_stats(self, *, interval: int | None = None, since: str | None = None) -> StatsList:
         """Get statistics of sessions by agent and model, and by time.
 
+        interval: Seconds of the intervals in which the sessions are counted too, from 60. It needs `since`.
         since: Only sessions that started at or after this time.
-        interval: Seconds of the intervals in which the sessions are counted too, from 60.
         """
-        result: StatsList = self._send(_session_stats(since=since, interval=interval))
+        result: StatsList = self._send(_session_stats(interval=interval, since=since))
         return result
 
     def session_stop(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Cancel open calls, and end.
 
-        reason: Why, for the log.
+        reason: Why, for the log; the loop does not interpret it.
         """
         result: CommandReply = self._send(_session_stop(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
