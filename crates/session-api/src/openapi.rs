@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::method::Method;
 use crate::results::{event_data, reference, schemas};
-use crate::route::{Field, ROUTES, Route};
+use crate::route::{Field, ROUTES, HttpRoute};
 use crate::verb::HttpVerb;
 
 /// Description of the event stream of a session.
@@ -50,7 +50,7 @@ fn build() -> Value {
     })
 }
 
-fn operation(route: &Route) -> Value {
+fn operation(route: &HttpRoute) -> Value {
     let mut parameters: Vec<Value> = route.variables.iter().map(|field| parameter(field, "path")).collect();
     let mut operation = json!({
         "operationId": route.method.name().replace('.', "_"),
@@ -80,7 +80,7 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-fn responses(route: &Route) -> Value {
+fn responses(route: &HttpRoute) -> Value {
     let problem = json!({"$ref": "#/components/responses/Problem"});
     let mut responses = Map::new();
     if route.method.is_stream() {

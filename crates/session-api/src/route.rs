@@ -10,7 +10,7 @@ use crate::verb::{HttpVerb, RouteRow};
 
 /// A route to a method.
 #[derive(Debug)]
-pub struct Route {
+pub struct HttpRoute {
     /// The method.
     pub method: Method,
     /// Its verb.
@@ -67,16 +67,16 @@ impl Field {
 }
 
 /// Every route, by method.
-pub static ROUTES: LazyLock<Vec<Route>> =
+pub static ROUTES: LazyLock<Vec<HttpRoute>> =
     LazyLock::new(|| Method::ALL.iter().flat_map(|method| routes_of(*method)).collect());
 
-fn routes_of(method: Method) -> Vec<Route> {
+fn routes_of(method: Method) -> Vec<HttpRoute> {
     let (rows, fields) = (method.routes(), fields_of(method));
     let route = |row: &RouteRow| {
         let find = |name: &str| fields.iter().find(|field| field.name == name).cloned();
         // What one route has in its path is no other parameter of another one.
         let is_variable = |field: &&Field| rows.iter().flat_map(RouteRow::variables).any(|name| name == field.name);
-        Route {
+        HttpRoute {
             method,
             verb: row.verb,
             path: row.path,

@@ -6,7 +6,7 @@ mod request;
 
 use std::sync::{Arc, LazyLock};
 
-use session_api::{HttpVerb, Method, ROUTES, Route, openapi};
+use session_api::{HttpVerb, Method, ROUTES, HttpRoute, openapi};
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{Method as HttpMethod, StatusCode, header};
@@ -64,7 +64,7 @@ async fn check_page(
     }
 }
 
-async fn handle(state: HttpState, route: &'static Route, request: Request) -> Response {
+async fn handle(state: HttpState, route: &'static HttpRoute, request: Request) -> Response {
     match ClientRequest::read(&state, route, request).await {
         Ok(request) if route.method.is_stream() => events::respond(&state.api, request).await,
         Ok(request) => respond(&state.api, route, request).await,
@@ -72,7 +72,7 @@ async fn handle(state: HttpState, route: &'static Route, request: Request) -> Re
     }
 }
 
-async fn respond(api: &SessionApi, route: &Route, request: ClientRequest) -> Response {
+async fn respond(api: &SessionApi, route: &HttpRoute, request: ClientRequest) -> Response {
     let ClientRequest { caller, params, trace } = request;
     match invoke::call(api, &caller, route.method, params, trace).await {
         Ok(result) => to_success(route, &result),
@@ -81,7 +81,7 @@ async fn respond(api: &SessionApi, route: &Route, request: ClientRequest) -> Res
 }
 
 /// A command that is stored and not handled yet was accepted, and a new session was created.
-fn to_success(route: &Route, result: &Json) -> Response {
+fn to_success(route: &HttpRoute, result: &Json) -> Response {
     let json = [(header::CONTENT_TYPE, "application/json")];
     if !route.method.is_command() {
         return (json, result.get().to_owned()).into_response();

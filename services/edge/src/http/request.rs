@@ -1,6 +1,6 @@
 //! A request over HTTP: who sends it, and its parameters from path, query, headers and body as one object.
 
-use session_api::{HttpVerb, Route, ValueKind};
+use session_api::{HttpVerb, HttpRoute, ValueKind};
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
@@ -24,7 +24,7 @@ pub(super) struct ClientRequest {
 
 impl ClientRequest {
     /// Authenticates a request before its body is read, and gathers its parameters.
-    pub(super) async fn read(state: &HttpState, route: &Route, request: Request) -> Result<Self, ApiError> {
+    pub(super) async fn read(state: &HttpState, route: &HttpRoute, request: Request) -> Result<Self, ApiError> {
         let (mut parts, body) = request.into_parts();
         let caller = authenticate(state, &parts).await?;
         let variables = path_variables(&mut parts).await?;
@@ -77,7 +77,7 @@ fn parse_body(headers: &HeaderMap, bytes: &[u8]) -> Result<Map<String, Value>, A
     }
 }
 
-fn parse_query(route: &Route, query: &str) -> Result<Map<String, Value>, ApiError> {
+fn parse_query(route: &HttpRoute, query: &str) -> Result<Map<String, Value>, ApiError> {
     let mut params = Map::new();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let field = route.fields.iter().find(|field| field.name == name);
@@ -112,7 +112,7 @@ fn parse_value(name: &str, kind: ValueKind, text: &str) -> Result<Value, ApiErro
 }
 
 /// Adds what stands in headers by the standards of HTTP.
-fn add_headers(route: &Route, headers: &HeaderMap, params: &mut Map<String, Value>) -> Result<(), ApiError> {
+fn add_headers(route: &HttpRoute, headers: &HeaderMap, params: &mut Map<String, Value>) -> Result<(), ApiError> {
     let text = |name: &str| {
         let value = headers.get(name)?;
         Some(value.to_str().map_err(|_| ApiError::bad_request(format!("the header {name} is not ASCII"))))
