@@ -26,6 +26,8 @@ USE = re.compile(r"(pub(?:\([^)]*\))?\s+)?\buse\s+([^;<]+);")
 # What the commas of a `use` part, with the braces in it.
 BRANCH = re.compile(r"(?:[^,{}]|\{(?:[^{}]|\{[^{}]*\})*\})+")
 PATH = re.compile(r"(?<![\w:])\w+(?:::\w+)+")
+# Nobody reads or writes it.
+GENERATED = "generated.rs"
 BUS, VERIFY = pathlib.Path("crates/bus/src"), pathlib.Path("crates/bus/src/verify.rs")
 ROUNDS = re.compile(r"for round in 1\.\.=")
 BACKOFF = pathlib.Path("crates/contract/src/backoff.rs")
@@ -132,6 +134,7 @@ def read_packages():
     for package, folder in zip(packages, folders):
         inner = [other for other in folders if other != folder and other.is_relative_to(folder)]
         files = {file for file in folder.rglob("*.rs") if not any(map(file.is_relative_to, inner))}
+        files = {file for file in files if file.name != GENERATED}
         src = {file for file in files if file.is_relative_to(folder / "src")}
         roots = {target["src_path"] for target in package["targets"]}
         crates = [Crate(file) for file in sorted(src) if str(file.absolute()) in roots]
@@ -160,6 +163,7 @@ def measure():
     names, src, tests, crates, binaries = zip(*read_packages())
     # A file of src that no crate has among its modules is there for tests.
     owned = [(name, file) for name, own in zip(names, crates) for crate in own for file in sorted(crate.needs)]
+    owned = [(name, file) for name, file in owned if file.name != GENERATED]
     public = [(name, *item) for name, file in owned for item in PUBLIC.findall(code_of(file))]
     code = [file for _, file in owned]
     circles = [circle for own in crates for crate in own for circle in circles_of(crate.needs)]

@@ -19,8 +19,7 @@ fn generated_code_is_that_of_the_proto_file() -> Result<(), Box<dyn std::error::
         std::fs::write(descriptors_path, compiled)?;
         return Ok(());
     }
-    let is_current =
-        std::fs::read_to_string(code_path)? == code && std::fs::read(descriptors_path)? == compiled;
+    let is_current = std::fs::read_to_string(code_path)? == code && std::fs::read(descriptors_path)? == compiled;
     assert!(is_current, "src/generated.rs is stale: run UPDATE_GOLDEN=1 cargo test -p ailoop-proto");
     Ok(())
 }
