@@ -27,6 +27,6 @@ pub use params::{
     ListSessionsParams, NoParams, ReplayParams, ReplyMailParams, ResetBudgetParams, SendMailParams, SessionParams,
     StatsParams, TestReplyParams, ToolResultParams, TranscriptParams, TryToolParams, WatchParams,
 };
-pub use route::{Field, ROUTES, HttpRoute, ValueKind};
+pub use route::{Field, HttpRoute, ROUTES, ValueKind};
 pub use scope::Scope;
 pub use verb::HttpVerb;

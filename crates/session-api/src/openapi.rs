@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::method::Method;
 use crate::results::{event_data, reference, schemas};
-use crate::route::{Field, ROUTES, HttpRoute};
+use crate::route::{Field, HttpRoute, ROUTES};
 use crate::verb::HttpVerb;
 
 /// Description of the event stream of a session.
@@ -116,7 +116,8 @@ fn body(fields: &[Field]) -> Value {
     for field in fields {
         let schema = &field.schema;
         // Null is as absent.
-        let mut property = if field.is_required { schema.clone() } else { json!({"anyOf": [schema, {"type": "null"}]}) };
+        let mut property =
+            if field.is_required { schema.clone() } else { json!({"anyOf": [schema, {"type": "null"}]}) };
         property["description"] = json!(field.about);
         properties.insert(field.name.clone(), property);
     }

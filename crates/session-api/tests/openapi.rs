@@ -35,8 +35,7 @@ fn document_has_each_route_once() {
     let paths = document()["paths"].as_object().unwrap();
     let operations: Vec<&Value> = paths.values().flat_map(|path| path.as_object().unwrap().values()).collect();
     assert_eq!(operations.len(), ROUTES.len());
-    let ids: BTreeSet<&str> =
-        operations.iter().map(|operation| operation["operationId"].as_str().unwrap()).collect();
+    let ids: BTreeSet<&str> = operations.iter().map(|operation| operation["operationId"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), operations.len(), "an operation id is used twice");
 }
 

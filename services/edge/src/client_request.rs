@@ -10,9 +10,9 @@ use contract::limits::FRAME_BYTES_MAX;
 use service::connections::Connection;
 
 use crate::access::{ApiCaller, Authenticator, Credentials};
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::request_body;
-use crate::api::SessionApi;
 
 /// Bytes that an idle connection takes, as measured by `tests/suite/idle_memory.rs`, with a margin.
 pub(crate) const CONNECTION_BYTES: usize = 32 << 10;

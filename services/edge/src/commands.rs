@@ -19,6 +19,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::access::{AllowedAgent, ApiCaller};
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::cells::Cell;
 use crate::clock;
@@ -26,7 +27,6 @@ use crate::command_waiters::CommandWaiter;
 use crate::fair_queue::RequestCost;
 use crate::inbox::{InboxLoad, load_inbox};
 use crate::params::{CommandBody, CommandRequest, UnvalidatedCommand};
-use crate::api::SessionApi;
 use crate::session_log::fold_session;
 
 /// Pause between checks of the log while an acknowledgement is awaited: it may be lost.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use session_api::{DeadLetterParams, ListDeadLettersParams};
 use bus::BusError;
 use contract::command::Verb;
 use contract::streams::Objects;
@@ -11,13 +10,14 @@ use contract::tool::sha256_hex;
 use contract::{CellName, CommandId, ErrorCode, Json, SessionId, Timestamp};
 use serde::Serialize;
 use serde_json::Value;
+use session_api::{DeadLetterParams, ListDeadLettersParams};
 
 use crate::access::ApiCaller;
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::cells::{Cell, CellAnswers, missing_error};
 use crate::clock;
 use crate::fair_queue::RequestCost;
-use crate::api::SessionApi;
 
 /// A dead letter as clients see it.
 #[derive(Debug, Clone, PartialEq, Serialize)]

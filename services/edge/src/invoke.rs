@@ -1,6 +1,5 @@
 //! Runs a method with its parameters as JSON: the part of a request that WebSocket and HTTP share.
 
-use session_api::{Method, NoParams, ResetBudgetParams, SessionParams};
 use contract::client_tool::OpenClientCall;
 use contract::commit::OpenGate;
 use contract::trace::TraceContext;
@@ -10,13 +9,14 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use session_api::{Method, NoParams, ResetBudgetParams, SessionParams};
 
 use crate::access::ApiCaller;
+use crate::api::{CallerInfo, PendingList, ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::commands::{self, CommandVerb, PendingCommand};
 use crate::params::{self, CommandBody, UnvalidatedCommand};
 use crate::request_trace;
-use crate::api::{CallerInfo, PendingList, ReachedSession, SessionApi};
 
 /// The part of a request that may run while later requests begin.
 pub(crate) type ReplyFuture = BoxFuture<'static, Result<Json, ApiError>>;

@@ -2,7 +2,7 @@
 //!
 //! # Layout
 //!
-//! - `http`, `ws` and `grpc` serve the session API; `session_api`, `commands`, `starts` and `watch` perform its methods.
+//! - `http`, `ws` and `grpc` serve the session API; `api`, `commands`, `starts` and `watch` perform its methods.
 //! - `openai`, `mcp`, `a2a` and `ag_ui` serve other protocols with the help of `turn`, a turn that a client begins.
 //! - `access` has credentials and what they grant; `admission`, `fair_queue` and `client_queue` have limits.
 //! - `cells` has the connections to the sets of streams, and finds the one of a session.

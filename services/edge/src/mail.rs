@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use session_api::{ListMailParams, ReplyMailParams, SendMailParams};
 use bus::BusError;
 use contract::limits::MAILS_SHOWN_MAX;
 use contract::mail::{MailAction, MailList, MailRequest, MailResponse, PEOPLE, RepliedMail, SentMail};
 use contract::{AgentId, CellName, CommandId, ErrorCode};
+use session_api::{ListMailParams, ReplyMailParams, SendMailParams};
 
 use crate::access::ApiCaller;
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::cells::{Cell, CellAnswers, TenantCells, missing_error};
 use crate::fair_queue::RequestCost;
 use crate::params;
-use crate::api::SessionApi;
 
 /// Retry delay for a mail request that failed as `unavailable`.
 const RETRY_AFTER: Duration = Duration::from_secs(1);

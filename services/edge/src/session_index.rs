@@ -6,7 +6,6 @@ use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use session_api::ListCursor;
 use bus::{Bus, BusError, SummaryChange};
 use contract::commit::{ListPlace, Phase, SessionSummary};
 use contract::limits::SESSION_INDEX_BYTES_MAX;
@@ -15,9 +14,9 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde::Serialize;
 use service::tasks::Tasks;
+use session_api::ListCursor;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
 
 /// Shortest and longest pause between reads of the whole index: the watch does not report expired entries, and it may
 /// lose a change.

@@ -6,12 +6,12 @@ use contract::subject::SessionKey;
 use contract::{AgentId, SessionId};
 
 use crate::access::{AllowedAgent, ApiCaller};
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::cells::Cell;
 use crate::commands::{PendingCommand, check_names};
 use crate::fair_queue::RequestCost;
 use crate::params::{self, CommandRequest, UnvalidatedCommand};
-use crate::api::SessionApi;
 use crate::session_log::fold_session;
 
 /// Maximum number of ids that the edge generates for a session until one has a home cell that can be reached. If one of

@@ -1,6 +1,5 @@
 //! A message to a task that waits: the answer to a gate, or the result of a call.
 
-use session_api::Method;
 use contract::Json;
 use contract::client_tool::{AnswerToolCall, ClientOutcome};
 use contract::command::{Answer, AnswerDecision};
@@ -9,14 +8,15 @@ use contract::tool::sha256_hex;
 use contract::{CommandId, ErrorCode, SessionId};
 use serde::Deserialize;
 use serde_json::Value;
+use session_api::Method;
 
 use super::errors::A2aError;
 use super::requests::MessagePart;
 use super::task::AgentTask;
 use crate::access::{self, ApiCaller};
+use crate::api::SessionApi;
 use crate::commands;
 use crate::params;
-use crate::api::SessionApi;
 
 /// Texts that approve, and those that deny.
 const APPROVE: [&str; 3] = ["approve", "approved", "yes"];

@@ -15,9 +15,9 @@ use super::card;
 use super::errors::A2aError;
 use super::send::choose_agent;
 use crate::access::{ApiCaller, Credentials, base_url};
+use crate::api::{AgentInfo, SessionApi};
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, connection_of};
-use crate::api::{AgentInfo, SessionApi};
 
 /// Time for which the agents that anybody may see are cached: requests without a credential must not cost more reads.
 const AGENTS_AGE_MAX: Duration = Duration::from_secs(10);

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use session_api::Method;
 use contract::commit::{Phase, SessionSummary};
 use contract::event::Event;
 use contract::limits::TRANSCRIPT_BYTES_MAX;
 use contract::{SessionId, Timestamp};
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
+use session_api::Method;
 
 use super::errors::A2aError;
 use super::loaded_task::{LoadedTask, message_of};
@@ -19,10 +19,10 @@ use super::task::{AgentTask, TaskPhase};
 use super::task_id::TaskId;
 use super::task_reader::TaskReader;
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
 use crate::params;
-use crate::api::{ReachedSession, SessionApi};
 
 /// Tasks of a page: as many if the client says nothing, and at most so many.
 const PAGE_DEFAULT: usize = 50;

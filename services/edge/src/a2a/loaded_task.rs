@@ -10,9 +10,9 @@ use super::task::AgentTask;
 use super::task_id::TaskId;
 use super::task_reader::TaskReader;
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
-use crate::api::{ReachedSession, SessionApi};
 use crate::turn::{BegunTurn, TurnStart};
 
 /// A task as the log has it.

@@ -1,8 +1,8 @@
 //! The operations of A2A, which both bindings share.
 
-use session_api::Method;
 use contract::ErrorCode;
 use serde_json::{Value, json};
+use session_api::Method;
 
 use super::card_routes::CardAddress;
 use super::errors::{A2aError, A2aErrorKind};

@@ -1,8 +1,8 @@
 //! `SendMessage` and `SendStreamingMessage`: a message begins a turn, or answers a task that waits.
 
-use session_api::Method;
 use contract::model::{Content, ImageUrl, Part};
 use contract::{AgentId, ErrorCode, Json, SessionId};
+use session_api::Method;
 
 use super::answer::{TaskAnswer, answer_id};
 use super::errors::{A2aError, A2aErrorKind};
@@ -10,9 +10,9 @@ use super::loaded_task::LoadedTask;
 use super::requests::{MessagePart, SendParams, UserMessage, parse_task_id};
 use super::task_id::TaskId;
 use crate::access::ApiCaller;
+use crate::api::{AgentInfo, SessionApi};
 use crate::api_error::ApiError;
 use crate::params;
-use crate::api::{AgentInfo, SessionApi};
 use crate::turn::{self, RequestIdentity, SessionChoice, TurnRequest};
 
 /// Bytes of an id that a client gives to its message.

@@ -8,8 +8,8 @@ use super::errors::A2aError;
 use super::loaded_task::LoadedTask;
 use super::task::{AgentTask, TaskUpdate};
 use crate::access::ApiCaller;
-use crate::api_error::ApiError;
 use crate::api::SessionApi;
+use crate::api_error::ApiError;
 use crate::sse;
 use crate::turn::TurnStream;
 

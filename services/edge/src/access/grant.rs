@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use session_api::Scope;
 use contract::{AgentId, ErrorCode, TenantId, Timestamp};
 use governor::clock::Clock as _;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use service::connections::ConnectionLimits;
 use service::pace::Pace;
+use session_api::Scope;
 use tokio_util::sync::CancellationToken;
 
 use crate::api_error::ApiError;

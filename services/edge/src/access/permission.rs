@@ -1,8 +1,8 @@
 //! The check of each request against what its caller was granted, and the audit log.
 
-use session_api::{Method, Scope};
 use contract::ErrorCode;
 use contract::command::Start;
+use session_api::{Method, Scope};
 
 use super::grant::ApiCaller;
 use crate::api_error::ApiError;

@@ -1,12 +1,12 @@
 //! Requests of the front end of `CopilotKit` to its runtime, besides runs: the agents, the history of a thread, and a
 //! stop.
 
-use session_api::Method;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
+use session_api::Method;
 
 use super::errors::to_response;
 use super::history;

@@ -9,9 +9,9 @@ use super::events::{ASSISTANT, TOOL};
 use super::input::RESULT_PREFIX;
 use super::names::RunNames;
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::params::LIST_MAX;
-use crate::api::{ReachedSession, SessionApi};
 use crate::turn::{call_id, without_instructions};
 
 /// Loads the messages of a session; of a long one the last turns.

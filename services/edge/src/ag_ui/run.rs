@@ -14,11 +14,11 @@ use super::snapshot::ThreadSnapshot;
 use super::stream;
 use super::thread::Thread;
 use crate::access::ApiCaller;
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
 use crate::params;
 use crate::request_trace;
-use crate::api::SessionApi;
 use crate::turn::{self, BegunTurn, RequestIdentity, SessionChoice, TurnStream};
 
 /// Name of the request in spans and metrics.

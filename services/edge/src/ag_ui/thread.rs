@@ -7,8 +7,8 @@ use contract::{CallId, ErrorCode};
 use super::interrupt::Interrupt;
 use super::reply::Waiting;
 use crate::access::ApiCaller;
-use crate::api_error::ApiError;
 use crate::api::{ReachedSession, SessionApi};
+use crate::api_error::ApiError;
 use crate::turn;
 
 /// The session of a thread before the run.

@@ -1,6 +1,5 @@
 //! One agent: the prompt that it gets with what it is made of, and what the loop would decide about a reply of it.
 
-use session_api::{DescribeAgentParams, TestReplyParams};
 use contract::command::Features;
 use contract::compose::{Component, ComposeRequest, Composed};
 use contract::limits::MESSAGE_BYTES_MAX;
@@ -9,6 +8,7 @@ use contract::settings::AgentSettings;
 use contract::{AgentId, ErrorCode};
 use serde::Serialize;
 use session::continuation::{SampleReply, decide_sample};
+use session_api::{DescribeAgentParams, TestReplyParams};
 
 use super::SessionApi;
 use crate::access::ApiCaller;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use session_api::{Method, Scope};
 use contract::{AgentId, TenantId};
 use serde::Serialize;
+use session_api::{Method, Scope};
 
 use crate::access::ApiCaller;
 

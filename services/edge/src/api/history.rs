@@ -1,6 +1,5 @@
 //! The contents of a session: transcript, replay of its log, and whole results.
 
-use session_api::{ReplayParams, ToolResultParams, TranscriptParams};
 use contract::commit::{Commit, Phase};
 use contract::limits::TRANSCRIPT_BYTES_MAX;
 use contract::streams::Objects;
@@ -10,6 +9,7 @@ use contract::{CallId, ErrorCode, Json, SessionId, Timestamp};
 use serde::Serialize;
 use session::audit::Difference;
 use session::readable;
+use session_api::{ReplayParams, ToolResultParams, TranscriptParams};
 
 use super::SessionApi;
 use super::reach::ReachedSession;

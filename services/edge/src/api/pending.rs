@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use session_api::ListPendingParams;
 use contract::client_tool::OpenClientCall;
 use contract::commit::{OpenGate, SessionSummary};
 use contract::{CellName, SessionId, Timestamp};
 use serde::Serialize;
 use session::Session;
+use session_api::ListPendingParams;
 
 use super::SessionApi;
 use crate::access::ApiCaller;

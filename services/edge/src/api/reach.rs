@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use session_api::Method;
 use contract::commit::SessionSummary;
 use contract::subject::SessionKey;
 use contract::{ErrorCode, SessionId};
 use session::Session;
+use session_api::Method;
 use tokio::time::Instant;
 
 use super::SessionApi;

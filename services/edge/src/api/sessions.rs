@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use session_api::{ListCursor, ListSessionsParams, StatsParams};
 use bus::BusError;
 use contract::commit::SessionSummary;
 use contract::repair::RepairReply;
 use contract::{CellName, SessionId};
 use serde::Serialize;
+use session_api::{ListCursor, ListSessionsParams, StatsParams};
 
 use super::SessionApi;
 use super::reach::ReachedSession;
@@ -135,11 +135,7 @@ impl SessionApi {
     }
 
     /// Returns statistics of the tenant's sessions by agent and model, and by the time at which they started.
-    pub(crate) async fn get_stats(
-        &self,
-        caller: &ApiCaller,
-        params: &StatsParams,
-    ) -> Result<SessionStats, ApiError> {
+    pub(crate) async fn get_stats(&self, caller: &ApiCaller, params: &StatsParams) -> Result<SessionStats, ApiError> {
         let intervals = Intervals::of(params, clock::now())?;
         let (summaries, missing_cells) = self.list_all_sessions(caller).await?;
         let is_counted = |summary: &&SessionSummary| {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use session_api::{Method, TryToolParams};
 use bus::BusError;
 use contract::limits::TRIAL_ARGUMENTS_BYTES_MAX;
 use contract::tool::{ASK_USER, DELEGATE, ToolSpec, arguments_sha256};
 use contract::tool_request::{ToolReplicaStats, ToolRequest, ToolResponse, ToolTrial, TrialResult};
 use contract::{ErrorCode, Json, ToolName};
 use serde::Serialize;
+use session_api::{Method, TryToolParams};
 
 use super::SessionApi;
 use crate::access::{ApiCaller, authorize_part};

@@ -7,18 +7,18 @@ mod service;
 mod status;
 mod stream;
 
-use session_api::Method;
 use contract::ErrorCode;
 use contract::command::ControlReason;
+use session_api::Method;
 use tonic::{Request, Response, Status};
 
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::commands::CommandVerb;
 use crate::invoke;
 use crate::params::UnvalidatedCommand;
 use crate::request_trace;
-use crate::api::{ReachedSession, SessionApi};
 
 pub(crate) use authentication::authenticate;
 use replies::wait_for_command;

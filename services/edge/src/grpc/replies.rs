@@ -9,9 +9,9 @@ use contract::tool::ToolSpec;
 use contract::{CellName, ErrorCode};
 use serde_json::Value;
 
+use crate::api::{AgentDescription, AgentInfo, Pending};
 use crate::api_error::ApiError;
 use crate::commands::{CommandReply, PendingCommand};
-use crate::api::{AgentDescription, AgentInfo, Pending};
 
 pub(super) fn to_mail(mail: WaitingMail) -> proto::Mail {
     let WaitingMail { id, from, subject, text, sent, answers } = mail;

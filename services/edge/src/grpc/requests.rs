@@ -1,10 +1,10 @@
 //! Conversion of messages to parameters.
 
-use session_api::DeadLetterParams;
 use contract::command::Start;
 use contract::model::Content;
 use contract::{ClientTool, Json, Timestamp};
 use serde_json::{Map, Value};
+use session_api::DeadLetterParams;
 
 use crate::api_error::ApiError;
 use crate::params;

@@ -1,11 +1,15 @@
 //! The methods of the service.
 
-use session_api::{DescribeAgentParams, ListDeadLettersParams, ListMailParams, ListPendingParams, ListSessionsParams, Method, ReplayParams, ReplyMailParams, SendMailParams, StatsParams, TestReplyParams, ToolResultParams, TranscriptParams, TryToolParams, WatchParams};
 use bus::Depth;
 use contract::client_tool::{AnswerToolCall, OpenClientCall};
 use contract::command::{Answer, Configure, SendUserMessage};
 use contract::commit::OpenGate;
 use proto::sessions_server::Sessions as Service;
+use session_api::{
+    DescribeAgentParams, ListDeadLettersParams, ListMailParams, ListPendingParams, ListSessionsParams, Method,
+    ReplayParams, ReplyMailParams, SendMailParams, StatsParams, TestReplyParams, ToolResultParams, TranscriptParams,
+    TryToolParams, WatchParams,
+};
 use tonic::{Request, Response, Status};
 
 use super::GrpcService;
@@ -17,11 +21,9 @@ use super::requests::{
     parse_client_tools, parse_content, parse_dead_letter, parse_optional_json, parse_options, parse_since, parse_start,
 };
 use super::stream::{NotificationStream, stream_notifications};
+use crate::api::{CallerInfo, PendingList, QueueDepth, ReplyDecision, SessionPage, SessionStats, TranscriptPage};
 use crate::commands;
 use crate::params::{self, UnvalidatedCommand};
-use crate::api::{
-    CallerInfo, PendingList, QueueDepth, ReplyDecision, SessionPage, SessionStats, TranscriptPage,
-};
 
 #[tonic::async_trait]
 impl Service for GrpcService {
@@ -376,8 +378,7 @@ impl Service for GrpcService {
         let message = request.get_ref();
         self.call(Method::ListDeadLetters, &message.session_id, &request, async |api, caller| {
             let session_id = params::parse_optional("session_id", &message.session_id)?;
-            let (dead, missing_cells) =
-                api.list_dead_letters(caller, &ListDeadLettersParams { session_id }).await?;
+            let (dead, missing_cells) = api.list_dead_letters(caller, &ListDeadLettersParams { session_id }).await?;
             Ok(proto::ListDeadReply { json: to_json(&dead)?, missing_cells: to_names(missing_cells) })
         })
         .await

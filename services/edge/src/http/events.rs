@@ -1,18 +1,18 @@
 //! A session as server-sent events.
 
-use session_api::{Method, WatchParams};
 use axum::response::Response;
 use axum::response::sse::Event;
 use contract::ErrorCode;
 use futures::{Stream, stream};
+use session_api::{Method, WatchParams};
 
 use super::errors::{Problem, to_response};
 use super::request::ClientRequest;
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::invoke;
 use crate::params;
 use crate::request_trace;
-use crate::api::SessionApi;
 use crate::sse;
 use crate::watch::WATCH_FAILED;
 use crate::watch::event_stream::EventStream;

@@ -6,7 +6,6 @@ mod request;
 
 use std::sync::{Arc, LazyLock};
 
-use session_api::{HttpVerb, Method, ROUTES, HttpRoute, openapi};
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{Method as HttpMethod, StatusCode, header};
@@ -16,12 +15,13 @@ use axum::routing::{MethodFilter, get, on};
 use axum::{Extension, Router};
 use contract::{ErrorCode, Json};
 use service::connections::Connection;
+use session_api::{HttpRoute, HttpVerb, Method, ROUTES, openapi};
 
 use crate::access::{Authenticator, Credentials};
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::invoke;
-use crate::api::SessionApi;
 use errors::to_response;
 pub(crate) use errors::{add_headers, to_status};
 use request::ClientRequest;

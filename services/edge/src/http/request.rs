@@ -1,11 +1,11 @@
 //! A request over HTTP: who sends it, and its parameters from path, query, headers and body as one object.
 
-use session_api::{HttpVerb, HttpRoute, ValueKind};
 use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use contract::trace::TraceContext;
 use serde_json::{Map, Value};
+use session_api::{HttpRoute, HttpVerb, ValueKind};
 
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;

@@ -1,10 +1,10 @@
 //! The tool of an agent: a turn of a new session, or of one that goes on.
 
-use session_api::Method;
 use contract::model::Content;
 use contract::{AgentId, ErrorCode};
 use rmcp::model::{CallToolResponse, InputResponses};
 use serde_json::{Map, Value};
+use session_api::Method;
 
 use super::arguments::AgentArguments;
 use super::elicitation::{self, CallState};

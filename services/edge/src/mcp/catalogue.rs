@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use session_api::Method;
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use session_api::Method;
 
 use super::schemas;
 use super::session_tool::SessionTool;

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use session_api::{Method, Scope};
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
@@ -16,6 +15,7 @@ use rmcp::model::ClientCapabilities;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde::Deserialize;
 use serde_json::json;
+use session_api::{Method, Scope};
 
 use super::catalogue::methods_of;
 use super::elicitation::{Dismissals, can_fill_forms};

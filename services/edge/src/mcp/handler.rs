@@ -1,6 +1,5 @@
 //! Answers the requests of MCP clients, whatever the revision that they speak.
 
-use session_api::Method;
 use contract::ErrorCode;
 use contract::trace::TraceContext;
 use rmcp::model::{
@@ -10,6 +9,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Value, json};
+use session_api::Method;
 
 use super::catalogue;
 use super::elicitation::{self, CallState, Dismissals};
@@ -17,10 +17,10 @@ use super::session_tool::SessionTool;
 use super::turn_follower::{ClientOutlet, FormDelivery, McpCall};
 use super::{agent_tool, results, session_tools};
 use crate::access::ApiCaller;
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::clock;
 use crate::request_trace;
-use crate::api::SessionApi;
 use crate::turn::{self, RequestIdentity};
 
 /// Field of `_meta` by which a client marks a call that it may repeat.

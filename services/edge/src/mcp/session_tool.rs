@@ -2,7 +2,6 @@
 
 use session_api::Method;
 
-
 /// A tool that is no agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SessionTool {

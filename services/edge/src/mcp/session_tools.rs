@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use session_api::{Method, TranscriptParams, WatchParams};
 use contract::commit::{Phase, SessionSummary};
 use contract::event::Topic;
 use contract::{AgentId, ErrorCode};
 use rmcp::model::CallToolResponse;
 use serde_json::{Map, Value, json};
 use session::readable::ReadableMessage;
+use session_api::{Method, TranscriptParams, WatchParams};
 use tokio::time::Instant;
 
 use super::agent_tool;
@@ -16,10 +16,10 @@ use super::arguments::{AnswerArguments, SendArguments, StartArguments, StatusArg
 use super::results;
 use super::session_tool::SessionTool;
 use super::turn_follower::McpCall;
+use crate::api::ReachedSession;
 use crate::api_error::ApiError;
 use crate::invoke;
 use crate::params;
-use crate::api::ReachedSession;
 use crate::turn::{self, BegunTurn, SessionChoice};
 
 /// Entries of the list of sessions if the client gives no limit: a model reads them.

@@ -14,8 +14,8 @@ use super::elicitation::{self, CallState, Dismissals};
 use super::progress::Progress;
 use super::results;
 use crate::access::ApiCaller;
-use crate::api_error::ApiError;
 use crate::api::{ReachedSession, SessionApi};
+use crate::api_error::ApiError;
 use crate::turn::{BegunTurn, RequestIdentity, TurnPart, TurnStream};
 
 /// The way to the client beside the result of its request.

@@ -9,11 +9,11 @@ use super::chat_reply::{self, ChatReply};
 use super::chat_request::ChatRequest;
 use super::client::{OpenAiError, SESSION_HEADER, TurnCall, run_turn_request};
 use crate::access::ApiCaller;
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::clock;
 use crate::params;
-use crate::api::SessionApi;
 use crate::turn::{self, BegunTurn, ClientTurn, RequestIdentity, SessionChoice, TurnRequest, TurnStream};
 
 /// Name of the request in spans and metrics.

@@ -1,16 +1,16 @@
 //! `GET /models`: the agents.
 
-use session_api::Method;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use contract::ErrorCode;
 use serde_json::{Value, json};
+use session_api::Method;
 
 use super::client::{Client, OpenAiError};
 use crate::access::ApiCaller;
+use crate::api::AgentInfo;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
-use crate::api::AgentInfo;
 
 /// Lists the agents for `GET /models`.
 pub(super) async fn list(State(state): State<HttpState>, Client(caller): Client) -> Result<Response, OpenAiError> {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use session_api::Method;
 use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
 use contract::command::{Answer, AnswerDecision, MessageMode, ResumeFrom, SendUserMessage, Start, Verb};
 use contract::event::{Event, GateKind, GateOpened, InputKind, InputRef};
@@ -11,15 +10,16 @@ use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
 use contract::{CallId, CommandId, ErrorCode, SessionId};
 use session::Session;
+use session_api::Method;
 
 use super::client_tool_names;
 use super::request::TurnRequest;
 use super::request_identity::RequestIdentity;
 use crate::access::{self, ApiCaller};
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::commands::{self, CommandReply};
 use crate::params::{self, UnvalidatedCommand};
-use crate::api::{ReachedSession, SessionApi};
 use crate::starts::ChosenId;
 
 /// Sessions of one name, of which all but the last have ended.

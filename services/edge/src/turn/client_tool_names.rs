@@ -9,9 +9,9 @@ use contract::tool::{ASK_USER, DELEGATE};
 
 use super::request::TurnRequest;
 use crate::access::ApiCaller;
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::params;
-use crate::api::SessionApi;
 
 /// Begins the names that were given instead of those of clients. A name that begins so by itself gets it once more, so
 /// that each name can be read back without knowing any other.

@@ -4,9 +4,9 @@ use contract::ErrorCode;
 
 use super::begin::{GENERATIONS_MAX, session_of_name};
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::params;
-use crate::api::{ReachedSession, SessionApi};
 
 /// Finds the session that the next request of a name meets: the last of the name that has started, or the one of this
 /// id. It may have ended. None is found if no request has named it, or if the caller cannot reach it.

@@ -21,9 +21,9 @@ use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use service::tasks::Tasks;
 
 use crate::access::ApiCaller;
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::clock;
-use crate::api::SessionApi;
 
 /// Shortest time for which a request can be repeated under its `Idempotency-Key`.
 const WINDOW: Duration = Duration::from_mins(15);

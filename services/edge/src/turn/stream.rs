@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use session_api::WatchParams;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::{CommandId, ErrorCode, Timestamp};
+use session_api::WatchParams;
 
 use super::begin::{BegunTurn, TurnStart};
 use super::follower::{TurnFollower, TurnPart};
 use crate::access::ApiCaller;
-use crate::api_error::ApiError;
 use crate::api::{ReachedSession, SessionApi};
+use crate::api_error::ApiError;
 use crate::watch::event_stream::EventStream;
 use crate::watch::viewer_event::{EventRole, ViewerEvent};
 

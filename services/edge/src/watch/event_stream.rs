@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use session_api::WatchParams;
 use contract::ErrorCode;
+use session_api::WatchParams;
 
 use super::viewer::Viewer;
 use super::viewer_event::ViewerEvent;
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
-use crate::api::{ReachedSession, SessionApi};
 
 /// The events of a watch. The watch ends when this is dropped.
 #[derive(Debug)]

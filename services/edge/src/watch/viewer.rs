@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use session_api::WatchParams;
 use contract::commit::Phase;
 use contract::limits::SLOTS_PER_PAGE;
 use contract::{ErrorCode, SessionId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Serialize;
+use session_api::WatchParams;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
@@ -19,13 +19,13 @@ use super::log_range::{self, LogRange};
 use super::merger::{EventMerger, LogGap};
 use super::viewer_event::ViewerEvent;
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::cells::Cell;
 use crate::client_queue::{ClientQueue, QueueItem};
 use crate::clock;
 use crate::fair_queue::RequestCost;
 use crate::inbox::{START_CHECK_BACKOFF, is_start_waiting};
-use crate::api::{ReachedSession, SessionApi};
 
 /// The answer to `session.watch`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

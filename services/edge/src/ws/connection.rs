@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::dispatch::{self, FollowUp, PendingWatches};
 use crate::access::ApiCaller;
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
 use crate::jsonrpc::{self, RequestFrame};
-use crate::api::SessionApi;
 use crate::watch::WATCH_FAILED;
 use crate::watch::viewer::Viewer;
 use crate::watch::viewer_event::format_notification;

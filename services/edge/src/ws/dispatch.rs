@@ -3,22 +3,22 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use session_api::{Method, SessionParams, WatchParams};
 use contract::Json;
 use contract::{ErrorCode, SessionId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
+use session_api::{Method, SessionParams, WatchParams};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::invoke;
 use crate::jsonrpc::JsonRpcRequest;
 use crate::params;
 use crate::request_trace::{self, RequestTrace};
-use crate::api::{ReachedSession, SessionApi};
 use crate::watch::viewer::{Viewer, WatchReply};
 
 /// Result of a request, and what the connection must do after the response is queued.

@@ -18,13 +18,13 @@ use service::connections::Connection;
 use crate::a2a;
 use crate::access::{self, Authenticator, CredentialHeader, Credentials, SUBPROTOCOL};
 use crate::ag_ui;
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::client_request::{self, CONNECTION_BYTES, HttpState};
 use crate::console;
 use crate::http;
 use crate::mcp;
 use crate::openai;
-use crate::api::SessionApi;
 
 /// Size of the read buffer of tungstenite, which each connection has all the time.
 const READ_BUFFER_BYTES: usize = 4 << 10;

@@ -1,17 +1,17 @@
 //! `GET /agents`: the agents of the fleet, in the form of saved agents.
 
-use session_api::Method;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use contract::ErrorCode;
 use serde_json::{Value, json};
+use session_api::Method;
 
 use crate::access::ApiCaller;
+use crate::api::{AgentInfo, SessionApi};
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::openai::client::{Client, OpenAiError};
 use crate::openai::responses::items::PageQuery;
-use crate::api::{AgentInfo, SessionApi};
 
 /// Lists the agents for `GET /agents`.
 pub(super) async fn list(

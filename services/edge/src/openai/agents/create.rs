@@ -6,10 +6,10 @@ use axum::response::{IntoResponse, Response};
 use super::requests::CreateRequest;
 use super::session_json::AgentSession;
 use super::{catalogue, stream};
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::openai::client::{OpenAiError, TurnCall, run_turn_request};
-use crate::api::SessionApi;
 use crate::turn::{self, SessionChoice, TurnRequest};
 
 /// Name of the request in spans and metrics.

@@ -1,22 +1,22 @@
 //! Items and turns of a session, read from its log by the same translation that makes its events.
 
-use session_api::Method;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use contract::event::Event;
 use serde_json::{Value, json};
+use session_api::Method;
 
 use super::event_builder::EventBuilder;
 use super::session_json::AgentSession;
 use super::sessions::parse_id;
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::fair_queue::RequestCost;
 use crate::openai::client::{Client, OpenAiError};
 use crate::openai::errors::unknown;
 use crate::openai::responses::items::PageQuery;
-use crate::api::{ReachedSession, SessionApi};
 use crate::watch::viewer_event::events_of_commit;
 
 /// Items and turns of a session, in the order of time.

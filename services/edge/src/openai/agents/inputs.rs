@@ -1,6 +1,5 @@
 //! `POST /agents/sessions/{session}/events`: what a client does to a session.
 
-use session_api::Method;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
@@ -10,17 +9,18 @@ use contract::command::{Answer, AnswerDecision, ControlReason};
 use contract::event::GateKind;
 use contract::model::Content;
 use contract::tool::sha256_hex;
+use session_api::Method;
 
 use super::requests::{self, SessionInput};
 use super::sessions::parse_id;
 use crate::access::{self, ApiCaller};
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, read_body};
 use crate::commands;
 use crate::openai::client::OpenAiError;
 use crate::params;
 use crate::request_trace;
-use crate::api::{ReachedSession, SessionApi};
 use crate::turn::{self, CallResult, RequestIdentity, SessionChoice, TurnRequest};
 
 /// Name of the request in spans and metrics.

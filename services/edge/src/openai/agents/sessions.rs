@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use session_api::{ListCursor, ListSessionsParams, Method};
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use contract::command::ControlReason;
 use contract::commit::{Phase, SessionSummary};
 use contract::{AgentId, SessionId};
 use serde_json::{Value, json};
+use session_api::{ListCursor, ListSessionsParams, Method};
 
 use super::catalogue;
 use super::session_json::AgentSession;
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::commands;
@@ -20,7 +21,6 @@ use crate::openai::client::{Client, OpenAiError};
 use crate::openai::errors::unknown;
 use crate::openai::responses::items::{self, PageQuery};
 use crate::params;
-use crate::api::{ReachedSession, SessionApi};
 
 /// Parses the id of a session. One that no session can have is as unknown as one that none has.
 pub(super) fn parse_id(text: &str) -> Result<SessionId, ApiError> {

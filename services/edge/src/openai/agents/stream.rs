@@ -1,20 +1,20 @@
 //! `GET /agents/sessions/{session}/events`: the events of a session as they happen, over all its turns.
 
-use session_api::{Method, WatchParams};
 use axum::extract::{Path, State};
 use axum::response::Response;
 use axum::response::sse::Event;
 use serde_json::Value;
+use session_api::{Method, WatchParams};
 
 use super::event_builder::EventBuilder;
 use super::history;
 use super::session_json::AgentSession;
 use super::sessions::parse_id;
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::openai::client::{Client, OpenAiError};
-use crate::api::{ReachedSession, SessionApi};
 use crate::sse;
 use crate::watch::event_stream::EventStream;
 

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use session_api::Method;
 use contract::command::{Answer, AnswerDecision, Configure, ResumeFrom};
 use contract::commit::Phase;
 use contract::event::GateKind;
 use contract::tool::sha256_hex;
 use contract::{AgentId, ErrorCode, SessionId};
 use session::Session;
+use session_api::Method;
 
 use super::ids::{self, ResponseId};
 use super::request::{ClientAnswers, Continuation, ResponseRequest};
 use super::{input, references, stored};
 use crate::access::{self, ApiCaller};
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::commands;
 use crate::params;
-use crate::api::SessionApi;
 use crate::turn::{self, BegunTurn, ClientTurn, RequestIdentity, SessionChoice, TurnRequest, before_message};
 
 /// Begins or continues the turn of a request.

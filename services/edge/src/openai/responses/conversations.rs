@@ -1,6 +1,5 @@
 //! Conversations: interactive sessions that go on in another one when they have ended.
 
-use session_api::Method;
 use axum::extract::{Path, RawQuery, Request, State};
 use axum::response::{IntoResponse, Response};
 use contract::command::{ControlReason, Start};
@@ -9,17 +8,18 @@ use contract::event::Event;
 use contract::{CommandId, ErrorCode};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use session_api::Method;
 
 use super::input::Input;
 use super::{begin, ids, input, items, references};
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, read_body};
 use crate::clock;
 use crate::commands;
 use crate::openai::client::{Client, OpenAiError};
 use crate::params::{self, UnvalidatedCommand};
-use crate::api::{ReachedSession, SessionApi};
 use crate::turn;
 
 /// Turns of a session that a list of items reads.

@@ -7,11 +7,11 @@ use super::builder::ResponseBuilder;
 use super::ids::ResponseId;
 use super::request::ResponseRequest;
 use super::{begin, stored, stream};
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::clock;
 use crate::openai::client::{OpenAiError, TurnCall, run_turn_request};
-use crate::api::SessionApi;
 use crate::turn::{TurnStart, TurnStream};
 
 /// Name of the request in spans and metrics.

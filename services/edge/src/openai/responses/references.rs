@@ -1,20 +1,20 @@
 //! References to items of earlier responses: their ids name session and place, so that the log has the items.
 
-use session_api::Method;
 use contract::client_tool::Performer;
 use contract::commit::Commit;
 use contract::event::Event;
 use contract::limits::{COMMAND_BYTES_MAX, START_MESSAGES_MAX};
 use contract::{CallId, ErrorCode, SessionId};
 use serde_json::{Map, Value, json};
+use session_api::Method;
 
 use super::ids::{self, ItemId, ResponseId};
 use super::input::{Input, REFERENCE};
 use super::stored::{StoredResponse, replay_commits};
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
-use crate::api::{ReachedSession, SessionApi};
 use crate::turn::{call_id, name_for_client};
 
 /// Logs that are read for one request. One log serves all references to it that follow each other.

@@ -1,10 +1,10 @@
 //! Operations on a response that has begun: read it, resume its stream, cancel it.
 
-use session_api::Method;
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use contract::ErrorCode;
 use serde_json::Value;
+use session_api::Method;
 
 use super::builder::ResponseBuilder;
 use super::ids::ResponseId;

@@ -1,20 +1,20 @@
 //! Responses as the log has them. Nothing else is stored of a response.
 
-use session_api::Method;
 use contract::Timestamp;
 use contract::commit::Commit;
 use contract::event::Event;
 use contract::limits::SLOTS_PER_PAGE;
 use serde_json::{Map, Value, json};
+use session_api::Method;
 
 use super::builder::ResponseBuilder;
 use super::ids::ResponseId;
 use super::request::default_fields;
 use crate::access::ApiCaller;
+use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
 use crate::openai::errors::unknown;
-use crate::api::{ReachedSession, SessionApi};
 use crate::turn::{BegunTurn, TurnFollower, TurnPart, TurnStart};
 use crate::watch::viewer_event::events_of_commit;
 
