@@ -256,7 +256,7 @@ pub struct Budget {
     pub timeout: Option<u64>,
 }
 
-/// Payload of `configure`: what is absent stays as it is.
+/// Payload of `configure`: settings that are absent stay unchanged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Configure {
@@ -275,7 +275,8 @@ pub struct Configure {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"\S"))]
     pub model: Option<String>,
-    /// Prompt and requests to the model, over what the session says of them already. The prompt is composed anew.
+    /// Prompt and requests to the model; they replace the session's own settings, one by one. The prompt is composed
+    /// anew.
     #[serde(skip_serializing_if = "AiConfig::is_empty")]
     #[schemars(with = "Map<String, Value>")]
     pub ai_config: AiConfig,
@@ -335,7 +336,7 @@ impl Features {
     }
 }
 
-/// How a message meets a running turn.
+/// Handling of a message that arrives during a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageMode {
@@ -354,7 +355,7 @@ pub enum MessageMode {
 pub struct SendUserMessage {
     /// The message, as text or as parts.
     pub content: Content,
-    /// What it does to a turn that runs; `steer`.
+    /// Handling of the message while a turn runs; `steer`.
     #[serde(default)]
     pub mode: MessageMode,
     /// Tools of the client, in place of all that it brought before. They hold from the step that reads the message.
@@ -374,12 +375,12 @@ impl SendUserMessage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ControlReason {
-    /// Why, for the log; the loop does not interpret it.
+    /// Reason, for the log; the loop does not interpret it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What a person decides.
+/// Decision of a person at a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AnswerDecision {

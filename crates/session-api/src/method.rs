@@ -13,7 +13,7 @@ use crate::schema::params_schema;
 use crate::scope::Scope;
 use crate::verb::{HttpVerb, RouteRow};
 
-/// What a method shows or changes.
+/// Reach of a method: the data that it shows or changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// It belongs to one session, or is filtered by agent.

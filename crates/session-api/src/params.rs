@@ -326,7 +326,7 @@ pub struct ListDeadLettersParams {
 pub struct DeadLetterParams {
     /// Id of the session.
     pub session_id: SessionId,
-    /// What the message was.
+    /// Kind of the message.
     pub kind: DeadKind,
     /// Id as `dead.list` returns it.
     pub id: CommandId,

@@ -38,7 +38,7 @@ pub struct Field {
     pub schema: Value,
 }
 
-/// How a value is written in a query.
+/// Form of a value in a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueKind {
     /// A whole number below 2^32.

@@ -1,11 +1,11 @@
-//! What a request may be for.
+//! Scopes: kinds of requests that a credential permits.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a credential allows.
+/// Kind of requests that a credential permits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
