@@ -352,7 +352,7 @@ class AsyncApi(AsyncApiBase):
     async def session_cancel_turn(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Cancel the running turn. The session stays open; one that takes no more messages ends.
 
-        reason: Why, for the log; the loop does not interpret it.
+        reason: Reason, for the log; the loop does not interpret it.
         """
         result: CommandReply = await self._send(_session_cancel_turn(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -360,7 +360,7 @@ class AsyncApi(AsyncApiBase):
     async def session_clear(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Clear the transcript.
 
-        reason: Why, for the log; the loop does not interpret it.
+        reason: Reason, for the log; the loop does not interpret it.
         """
         result: CommandReply = await self._send(_session_clear(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -369,7 +369,7 @@ class AsyncApi(AsyncApiBase):
         """Change the settings of a session.
 
         agent: The agent that goes on with the session, with its prompt, tools and settings; its own model, where none is given.
-        ai_config: Prompt and requests to the model, over what the session says of them already. The prompt is composed anew.
+        ai_config: Prompt and requests to the model; they replace the session's own settings, one by one. The prompt is composed anew.
         client_tools: Tools of the client, in place of all that it brought before. They hold from the next model call.
         continuation: Continuation settings and limits that are replaced, one by one. They hold at once, also for a turn that runs.
         features: Prompt features to `enable` and `disable`; the prompt is composed anew.
@@ -416,7 +416,7 @@ class AsyncApi(AsyncApiBase):
     async def session_pause(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Pause: open no new call.
 
-        reason: Why, for the log; the loop does not interpret it.
+        reason: Reason, for the log; the loop does not interpret it.
         """
         result: CommandReply = await self._send(_session_pause(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -438,7 +438,7 @@ class AsyncApi(AsyncApiBase):
     async def session_resume(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Resume a paused session.
 
-        reason: Why, for the log; the loop does not interpret it.
+        reason: Reason, for the log; the loop does not interpret it.
         """
         result: CommandReply = await self._send(_session_resume(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -448,7 +448,7 @@ class AsyncApi(AsyncApiBase):
 
         content: The message, as text or as parts.
         client_tools: Tools of the client, in place of all that it brought before. They hold from the step that reads the message.
-        mode: What it does to a turn that runs; `steer`.
+        mode: Handling of the message while a turn runs; `steer`.
         """
         result: CommandReply = await self._send(_session_send(session_id, content=content, client_tools=client_tools, command_id=command_id, mode=mode, wait=wait))
         return result
@@ -486,7 +486,7 @@ class AsyncApi(AsyncApiBase):
     async def session_stop(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Cancel open calls, and end.
 
-        reason: Why, for the log; the loop does not interpret it.
+        reason: Reason, for the log; the loop does not interpret it.
         """
         result: CommandReply = await self._send(_session_stop(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -702,7 +702,7 @@ class Api(ApiBase):
     def session_cancel_turn(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Cancel the running turn. The session stays open; one that takes no more messages ends.
 
-        reason: Why, for the log; the loop does not interpret it.
+        reason: Reason, for the log; the loop does not interpret it.
         """
         result: CommandReply = self._send(_session_cancel_turn(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -710,7 +710,7 @@ class Api(ApiBase):
     def session_clear(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Clear the transcript.
 
-        reason: Why, for the log; the loop does not interpret it.
+        reason: Reason, for the log; the loop does not interpret it.
         """
         result: CommandReply = self._send(_session_clear(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -719,7 +719,7 @@ class Api(ApiBase):
         """Change the settings of a session.
 
         agent: The agent that goes on with the session, with its prompt, tools and settings; its own model, where none is given.
-        ai_config: Prompt and requests to the model, over what the session says of them already. The prompt is composed anew.
+        ai_config: Prompt and requests to the model; they replace the session's own settings, one by one. The prompt is composed anew.
         client_tools: Tools of the client, in place of all that it brought before. They hold from the next model call.
         continuation: Continuation settings and limits that are replaced, one by one. They hold at once, also for a turn that runs.
         features: Prompt features to `enable` and `disable`; the prompt is composed anew.
@@ -766,7 +766,7 @@ class Api(ApiBase):
     def session_pause(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Pause: open no new call.
 
-        reason: Why, for the log; the loop does not interpret it.
+        reason: Reason, for the log; the loop does not interpret it.
         """
         result: CommandReply = self._send(_session_pause(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -788,7 +788,7 @@ class Api(ApiBase):
     def session_resume(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Resume a paused session.
 
-        reason: Why, for the log; the loop does not interpret it.
+        reason: Reason, for the log; the loop does not interpret it.
         """
         result: CommandReply = self._send(_session_resume(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
@@ -798,7 +798,7 @@ class Api(ApiBase):
 
         content: The message, as text or as parts.
         client_tools: Tools of the client, in place of all that it brought before. They hold from the step that reads the message.
-        mode: What it does to a turn that runs; `steer`.
+        mode: Handling of the message while a turn runs; `steer`.
         """
         result: CommandReply = self._send(_session_send(session_id, content=content, client_tools=client_tools, command_id=command_id, mode=mode, wait=wait))
         return result
@@ -836,7 +836,7 @@ class Api(ApiBase):
     def session_stop(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
         """Cancel open calls, and end.
 
-        reason: Why, for the log; the loop does not interpret it.
+        reason: Reason, for the log; the loop does not interpret it.
         """
         result: CommandReply = self._send(_session_stop(session_id, command_id=command_id, reason=reason, wait=wait))
         return result
