@@ -4,7 +4,7 @@
 //! From the row follow:
 //!
 //! - the routes below `/v1` of the edge, with the parameters of their path, query and body: [`ROUTES`],
-//! - the OpenAPI document that the edge serves, `sdk/openapi.json`: [`openapi::document`],
+//! - the `OpenAPI` document that the edge serves, `sdk/openapi.json`: [`openapi::document`],
 //! - the methods and types of the SDKs for Python and TypeScript, which `sdk/generate.py` makes of that document,
 //! - the scopes that a credential needs: [`Method::scopes`].
 //!

@@ -1,4 +1,4 @@
-//! Parameters of the methods. The comment of a field is its description in the OpenAPI document.
+//! Parameters of the methods. The comment of a field is its description in the `OpenAPI` document.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;

@@ -12,7 +12,7 @@ pub enum HttpVerb {
 }
 
 impl HttpVerb {
-    /// Returns the name in the OpenAPI document.
+    /// Returns the name in the `OpenAPI` document.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",

@@ -1,4 +1,4 @@
-//! The OpenAPI document: the committed one is this one, and it has every name that clients rely on.
+//! The `OpenAPI` document: the committed one is this one, and it has every name that clients rely on.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it stands")]
 
