@@ -14,7 +14,7 @@ use serde::Deserialize;
 pub struct ListCursor {
     /// Start of the session.
     pub started: Timestamp,
-    /// The session itself.
+    /// Id of that session.
     pub session: SessionId,
 }
 

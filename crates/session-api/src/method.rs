@@ -81,7 +81,7 @@ macro_rules! methods {
 
 // Name, scopes of which one is needed, reach, parameters, schema of the result, and routes over HTTP.
 methods! {
-    /// Start a session.
+    /// Start a new session.
     StartSession = "session.start", Run | Converse, Agents, CommandFields<Start>, "CommandReply",
         Post "/v1/sessions";
     /// Send a message of the user.
@@ -105,7 +105,7 @@ methods! {
     /// Answer a call of a tool that the client brought.
     AnswerToolCall = "session.answer_call", Run | Converse, Agents, CommandFields<AnswerToolCall>, "CommandReply",
         Post "/v1/sessions/{session_id}/calls/{call}";
-    /// Clear the transcript.
+    /// Clear the transcript of a session.
     ClearSession = "session.clear", Run, Agents, CommandFields<ControlReason>, "CommandReply",
         Post "/v1/sessions/{session_id}/clear";
     /// Change the settings of a session.
@@ -146,7 +146,7 @@ methods! {
     /// Get whose credential this is, and what it grants.
     GetCaller = "caller.get", Observe | Converse, Agents, NoParams, "Caller",
         Get "/v1/caller";
-    /// List the agents.
+    /// List the agents, by key.
     ListAgents = "agents.list", Observe | Converse, Agents, NoParams, "AgentList",
         Get "/v1/agents";
     /// Get an agent with its composed prompt.
@@ -155,10 +155,10 @@ methods! {
     /// Decide about a reply as the loop would.
     TestReply = "agents.test_reply", Observe, Agents, TestReplyParams, "ReplyDecision",
         Post "/v1/agents/{agent}/test";
-    /// List the models.
+    /// List the models, by id.
     ListModels = "models.list", Observe, Agents, NoParams, "ModelList",
         Get "/v1/models";
-    /// List the tools.
+    /// List the tools, by name.
     ListTools = "tools.list", Observe, Agents, NoParams, "FleetToolList",
         Get "/v1/tools";
     /// List the processes that serve the tools, and how their calls went.
@@ -199,7 +199,7 @@ methods! {
     /// Get the processes of the fleet, its queues and its storage.
     GetStatus = "fleet.status", Operate, Tenant, NoParams, "FleetStatus",
         Get "/v1/status";
-    /// List dead letters.
+    /// List the dead letters of the tenant.
     ListDeadLetters = "dead.list", Administer, Tenant, ListDeadLettersParams, "DeadLetterList",
         Get "/v1/dead-letters";
     /// Get a dead letter with its body.

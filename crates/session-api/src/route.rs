@@ -11,13 +11,13 @@ use crate::verb::{HttpVerb, RouteRow};
 /// A route to a method.
 #[derive(Debug)]
 pub struct HttpRoute {
-    /// The method.
+    /// Method that the route leads to.
     pub method: Method,
-    /// Its verb.
+    /// Verb of the request.
     pub verb: HttpVerb,
     /// Its path, with variables in braces.
     pub path: &'static str,
-    /// One sentence.
+    /// One sentence for the document.
     pub about: &'static str,
     /// Parameters in the path, in its order.
     pub variables: Vec<Field>,
@@ -32,7 +32,7 @@ pub struct Field {
     pub name: String,
     /// Whether a request without it is refused.
     pub is_required: bool,
-    /// One sentence.
+    /// One sentence for the document.
     pub about: String,
     /// JSON Schema of its values.
     pub schema: Value,
@@ -45,7 +45,7 @@ pub enum ValueKind {
     Count,
     /// A number that is not negative.
     Amount,
-    /// `true` or `false`.
+    /// The words `true` or `false`.
     Flag,
     /// A text as it is.
     Text,

@@ -13,7 +13,7 @@ export class Api {
     return this.send({ method: "GET", path: `/v1/agents/${part(agent)}`, query: params });
   }
 
-  /** List the agents. */
+  /** List the agents, by key. */
   agentsList(): Promise<AgentList> {
     return this.send({ method: "GET", path: "/v1/agents" });
   }
@@ -53,7 +53,7 @@ export class Api {
     return this.send({ method: "DELETE", path: `/v1/sessions/${part(sessionId)}/dead-letters/${part(kind)}/${part(id)}` });
   }
 
-  /** List dead letters. */
+  /** List the dead letters of the tenant. */
   deadList(params: { session_id?: string } = {}): Promise<DeadLetterList> {
     return this.send({ method: "GET", path: "/v1/dead-letters", query: params });
   }
@@ -103,7 +103,7 @@ export class Api {
     return this.send({ method: "POST", path: "/v1/mail", body: params, hasKey: true });
   }
 
-  /** List the models. */
+  /** List the models, by id. */
   modelsList(): Promise<ModelList> {
     return this.send({ method: "GET", path: "/v1/models" });
   }
@@ -123,7 +123,7 @@ export class Api {
     return this.send({ method: "POST", path: `/v1/sessions/${part(sessionId)}/cancel`, body: params, hasKey: true });
   }
 
-  /** Clear the transcript. */
+  /** Clear the transcript of a session. */
   sessionClear(sessionId: string, params: { command_id?: string; reason?: string; wait?: boolean } = {}): Promise<CommandReply> {
     return this.send({ method: "POST", path: `/v1/sessions/${part(sessionId)}/clear`, body: params, hasKey: true });
   }
@@ -178,7 +178,7 @@ export class Api {
     return this.send({ method: "POST", path: `/v1/sessions/${part(sessionId)}/messages`, body: params, hasKey: true });
   }
 
-  /** Start a session. */
+  /** Start a new session. */
   sessionStart(params: { agent?: string; ai_config?: Record<string, unknown>; client_tools?: Record<string, unknown>[]; command_id?: string; continuation?: Record<string, unknown>; features?: Record<string, unknown>; interactive?: boolean; messages?: Record<string, unknown>[]; model?: string; parameters?: Record<string, unknown>; prompt?: string | Record<string, unknown>[]; resume_from?: Record<string, unknown>; session_id?: string; streaming?: Record<string, unknown>; tools?: string[]; wait?: boolean } = {}): Promise<CommandReply> {
     return this.send({ method: "POST", path: "/v1/sessions", body: params, hasKey: true });
   }
@@ -203,7 +203,7 @@ export class Api {
     return this.send({ method: "GET", path: `/v1/sessions/${part(sessionId)}/transcript`, query: params });
   }
 
-  /** List the tools. */
+  /** List the tools, by name. */
   toolsList(): Promise<FleetToolList> {
     return this.send({ method: "GET", path: "/v1/tools" });
   }

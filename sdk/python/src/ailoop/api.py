@@ -197,7 +197,7 @@ class AsyncApi(AsyncApiBase):
         return result
 
     async def agents_list(self) -> AgentList:
-        """List the agents."""
+        """List the agents, by key."""
         result: AgentList = await self._send(_agents_list())
         return result
 
@@ -252,7 +252,7 @@ class AsyncApi(AsyncApiBase):
         return result
 
     async def dead_list(self, *, session_id: str | None = None) -> DeadLetterList:
-        """List dead letters.
+        """List the dead letters of the tenant.
 
         session_id: Only those of this session.
         """
@@ -324,7 +324,7 @@ class AsyncApi(AsyncApiBase):
         return result
 
     async def models_list(self) -> ModelList:
-        """List the models."""
+        """List the models, by id."""
         result: ModelList = await self._send(_models_list())
         return result
 
@@ -358,7 +358,7 @@ class AsyncApi(AsyncApiBase):
         return result
 
     async def session_clear(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
-        """Clear the transcript.
+        """Clear the transcript of a session.
 
         reason: Reason, for the log; the loop does not interpret it.
         """
@@ -454,7 +454,7 @@ class AsyncApi(AsyncApiBase):
         return result
 
     async def session_start(self, *, agent: str | None = None, ai_config: dict[str, Any] | None = None, client_tools: list[dict[str, Any]] | None = None, command_id: str | None = None, continuation: dict[str, Any] | None = None, features: dict[str, Any] | None = None, interactive: bool | None = None, messages: list[dict[str, Any]] | None = None, model: str | None = None, parameters: dict[str, Any] | None = None, prompt: str | list[dict[str, Any]] | None = None, resume_from: dict[str, Any] | None = None, session_id: str | None = None, streaming: dict[str, Any] | None = None, tools: list[str] | None = None, wait: bool | None = None) -> CommandReply:
-        """Start a session.
+        """Start a new session.
 
         agent: Key or alias of the agent; the default agent.
         ai_config: Prompt and requests to the model, where they differ from the agent's.
@@ -510,7 +510,7 @@ class AsyncApi(AsyncApiBase):
         return self._stream(_session_watch(session_id, from_seq=from_seq, no_chunks=no_chunks))
 
     async def tools_list(self) -> FleetToolList:
-        """List the tools."""
+        """List the tools, by name."""
         result: FleetToolList = await self._send(_tools_list())
         return result
 
@@ -547,7 +547,7 @@ class Api(ApiBase):
         return result
 
     def agents_list(self) -> AgentList:
-        """List the agents."""
+        """List the agents, by key."""
         result: AgentList = self._send(_agents_list())
         return result
 
@@ -602,7 +602,7 @@ class Api(ApiBase):
         return result
 
     def dead_list(self, *, session_id: str | None = None) -> DeadLetterList:
-        """List dead letters.
+        """List the dead letters of the tenant.
 
         session_id: Only those of this session.
         """
@@ -674,7 +674,7 @@ class Api(ApiBase):
         return result
 
     def models_list(self) -> ModelList:
-        """List the models."""
+        """List the models, by id."""
         result: ModelList = self._send(_models_list())
         return result
 
@@ -708,7 +708,7 @@ class Api(ApiBase):
         return result
 
     def session_clear(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
-        """Clear the transcript.
+        """Clear the transcript of a session.
 
         reason: Reason, for the log; the loop does not interpret it.
         """
@@ -804,7 +804,7 @@ class Api(ApiBase):
         return result
 
     def session_start(self, *, agent: str | None = None, ai_config: dict[str, Any] | None = None, client_tools: list[dict[str, Any]] | None = None, command_id: str | None = None, continuation: dict[str, Any] | None = None, features: dict[str, Any] | None = None, interactive: bool | None = None, messages: list[dict[str, Any]] | None = None, model: str | None = None, parameters: dict[str, Any] | None = None, prompt: str | list[dict[str, Any]] | None = None, resume_from: dict[str, Any] | None = None, session_id: str | None = None, streaming: dict[str, Any] | None = None, tools: list[str] | None = None, wait: bool | None = None) -> CommandReply:
-        """Start a session.
+        """Start a new session.
 
         agent: Key or alias of the agent; the default agent.
         ai_config: Prompt and requests to the model, where they differ from the agent's.
@@ -860,7 +860,7 @@ class Api(ApiBase):
         return self._stream(_session_watch(session_id, from_seq=from_seq, no_chunks=no_chunks))
 
     def tools_list(self) -> FleetToolList:
-        """List the tools."""
+        """List the tools, by name."""
         result: FleetToolList = self._send(_tools_list())
         return result
 
