@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::ai_config::AiConfig;
 use crate::client_tool::ClientTool;
-use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId};
+use crate::ids::{AgentId, CallId, CommandId, SessionId, TenantId, ToolName};
 use crate::limits::CLIENT_TOOLS_MAX;
 use crate::model::{Content, HistoryMessage, StreamingOverride};
 use crate::timestamp::Timestamp;
@@ -193,7 +193,7 @@ pub struct Start {
     pub features: Features,
     /// Names of the tools that the session may use, of those of its agent; all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(inner(regex(pattern = "^[A-Za-z0-9_-]{1,64}$")))]
+    #[schemars(with = "Option<Vec<ToolName>>")]
     pub tools: Option<Vec<String>>,
     /// Tools that the client brings, and whose calls it answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -27,13 +27,18 @@ enum Also {
 }
 
 impl Also {
-    /// The characters of an id, as a class of a regular expression has them.
-    const fn class(self) -> &'static str {
+    /// The characters of an id, as people read them.
+    const fn alphabet(self) -> &'static str {
         match self {
-            Self::Nothing => "a-z0-9-",
-            Self::Underscore => "a-z0-9_-",
-            Self::UpperAndUnderscore => "A-Za-z0-9_-",
+            Self::Nothing => "a-z 0-9 -",
+            Self::Underscore => "a-z 0-9 _ -",
+            Self::UpperAndUnderscore => "A-Z a-z 0-9 _ -",
         }
+    }
+
+    /// The same as a regular expression of at most `max` of them.
+    fn pattern(self, max: usize) -> String {
+        format!("^[{}]{{1,{max}}}$", self.alphabet().replace(' ', ""))
     }
 }
 
@@ -47,12 +52,7 @@ fn check(kind: &'static str, max: usize, also: Also, text: &str) -> Result<Arc<s
     if (1..=max).contains(&text.len()) && text.bytes().all(fits) {
         return Ok(text.into());
     }
-    let alphabet = match also {
-        Also::Nothing => "a-z 0-9 -",
-        Also::Underscore => "a-z 0-9 _ -",
-        Also::UpperAndUnderscore => "A-Z a-z 0-9 _ -",
-    };
-    Err(IdError { kind, max, alphabet, got: text.chars().take(80).collect() })
+    Err(IdError { kind, max, alphabet: also.alphabet(), got: text.chars().take(80).collect() })
 }
 
 macro_rules! id {
@@ -116,8 +116,7 @@ macro_rules! id {
             }
 
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                let pattern = format!("^[{}]{{1,{}}}$", Also::$also.class(), $max);
-                json_schema!({"type": "string", "pattern": pattern})
+                json_schema!({"type": "string", "pattern": Also::$also.pattern($max)})
             }
         }
     };

@@ -60,7 +60,7 @@ fn operation(route: &HttpRoute) -> Value {
         "responses": responses(route),
     });
     // What waits in all sessions and in one is one method.
-    if route.about != route.method.about() {
+    if route.path != route.method.routes()[0].path {
         operation["operationId"] = json!(format!("{}_all", route.method.name().replace('.', "_")));
     }
     match route.verb {

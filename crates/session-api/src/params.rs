@@ -27,15 +27,12 @@ impl<T: JsonSchema> JsonSchema for CommandFields<T> {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = T::json_schema(generator);
-        let (mut of_body, of_command) = (Map::new(), CommandAddress::json_schema(generator));
-        if let Some(Value::Object(fields)) = schema.remove("properties") {
-            of_body = fields;
+        let (mut schema, mut address) = (T::json_schema(generator), CommandAddress::json_schema(generator));
+        if let (Some(Value::Object(fields)), Some(Value::Object(more))) =
+            (schema.get_mut("properties"), address.remove("properties"))
+        {
+            fields.extend(more);
         }
-        if let Some(Value::Object(fields)) = of_command.get("properties") {
-            of_body.extend(fields.clone());
-        }
-        schema.insert("properties".to_owned(), Value::Object(of_body));
         schema
     }
 }

@@ -49,17 +49,13 @@ impl Transform for Plain {
 /// Turns a choice between single words, each with a description, into one list of words.
 fn join_words(schema: &mut Schema) {
     let Some(Value::Array(choices)) = schema.get("oneOf") else { return };
-    let words: Option<Vec<Value>> = choices.iter().map(|choice| choice.get("const").cloned()).collect();
     // The words without a description are in one list already.
     let listed = |choice: &Value| choice.get("enum").and_then(Value::as_array).cloned();
-    let words = words.or_else(|| {
-        let all = choices.iter().map(|choice| listed(choice).or_else(|| Some(vec![choice.get("const")?.clone()])));
-        all.collect::<Option<Vec<_>>>().map(|lists| lists.concat())
-    });
-    if let Some(words) = words {
+    let words = choices.iter().map(|choice| listed(choice).or_else(|| Some(vec![choice.get("const")?.clone()])));
+    if let Some(lists) = words.collect::<Option<Vec<_>>>() {
         schema.remove("oneOf");
         schema.insert("type".to_owned(), json!("string"));
-        schema.insert("enum".to_owned(), Value::Array(words));
+        schema.insert("enum".to_owned(), Value::Array(lists.concat()));
     }
 }
 
