@@ -160,6 +160,8 @@ fn worker(queue: Queue) -> RoleBuilder {
         .publish([objects_get(Objects::Work)])
         .publish(objects_put(Objects::Work))
         .publish([text(&every::call_holder()), text(&every::dead())])
+        // A session whose orchestrator died between a commit and its effects.
+        .publish([text(&subject::repair())])
         .subscribe([text(&every::call_holder()), text(&subject::cancel_all())])
 }
 

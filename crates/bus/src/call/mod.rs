@@ -18,6 +18,7 @@ use contract::fleet::{OfferedDelivery, ResultAnswer};
 use contract::ids::CallAttempt;
 use contract::limits::{INLINE_BYTES_MAX, UNSEEN_DELIVERIES_MAX, WORKER_CHECK_EVERY};
 use contract::model::{ItemMeta, ResultMeta};
+use contract::repair::RepairReply;
 use contract::streams::{Objects, Queue};
 use contract::subject::{self, ItemSubject, SessionKey};
 use contract::tool::header::REPLICA;
@@ -320,10 +321,31 @@ impl<H: CallHandler> Calls<H> {
     async fn settle(&self, open: OpenCall<H::Item>, not_now: NotNow) -> Result<Settle, BusError> {
         match not_now {
             NotNow::Later => return Ok(Settle::Retry(pause(open.delivered))),
-            NotNow::Closed if open.may_have_been_held => self.handler.leave(open).await?,
+            NotNow::Closed if open.may_have_been_held => {
+                let (key, delivered) = (open.key.clone(), open.delivered);
+                self.handler.leave(open).await?;
+                return Ok(self.repair(&key, delivered).await);
+            }
             NotNow::Closed | NotNow::Parked => {}
         }
         Ok(Settle::Done)
+    }
+
+    /// Lets an orchestrator perform what the session is owed, before the item goes: its result is in the log, but the
+    /// orchestrator may have died before it performed the effects, and the worker before it stored the result again.
+    async fn repair(&self, key: &SessionKey, delivered: u64) -> Settle {
+        match self.bus.repair_session(key).await {
+            Ok(RepairReply::Repaired(_)) => Settle::Done,
+            Ok(RepairReply::Refused { code, message }) => {
+                tracing::debug!(session = %key, %code, message, "the session is not repaired");
+                Settle::Done
+            }
+            Err(error) if delivered >= UNSEEN_DELIVERIES_MAX => {
+                tracing::warn!(session = %key, %error, "no orchestrator looked after the session of a closed call");
+                Settle::Done
+            }
+            Err(_) => Settle::Retry(pause(delivered)),
+        }
     }
 
     /// Sends a result to the orchestrator that asked for it; whether the log has it now. Where this says no, the log may

@@ -1,14 +1,16 @@
 //! Calls whose executor dies or whose server restarts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bus::work::Publication;
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::ErrorCode;
 use contract::commit::Phase;
+use contract::repair::RepairReply;
 use contract::streams::{Bucket, Stream};
 use contract::tool::{EffectClass, Outcome, header};
+use futures::FutureExt as _;
 use tokio::time::{Instant, sleep};
 
 use crate::executor::catalogue::{describe_tool, wait_for};
@@ -28,6 +30,32 @@ async fn at_most_once_call_lost_is_unknown_and_never_repeated() {
     assert_eq!(result.outcome, Outcome::Unknown);
     assert!(result.content.contains("nobody knows"), "{}", result.content);
     world.wait_until_settled().await;
+    assert!(tool.has_no_call().await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_closed_while_its_executor_died_an_orchestrator_looks_after_its_session() {
+    let mut world = World::new().await;
+    let mut tool = world.tool().await;
+    let (_first, life) = world.executor("a");
+    world.publish(&world.item(EffectClass::Pure)).await;
+    tool.next_call().await;
+    life.kill();
+    // The orchestrator committed the result, and died before it published what follows.
+    world.commit(Phase::Running, &[]).await;
+    let _second = world.executor("b");
+    // Until an orchestrator answers, the item stays.
+    sleep(Duration::from_secs(20)).await;
+    assert!(!world.is_settled().await);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let noted = asked.clone();
+    let serving = world.bus.serve_repair(move |key| {
+        noted.lock().unwrap().push(key);
+        async { RepairReply::Repaired(Vec::new()) }.boxed()
+    });
+    let _orchestrator = serving.await.unwrap();
+    world.wait_until_settled().await;
+    assert_eq!(*asked.lock().unwrap(), [world.key.clone()]);
     assert!(tool.has_no_call().await);
 }
 

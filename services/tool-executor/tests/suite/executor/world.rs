@@ -247,12 +247,13 @@ impl World {
 
     /// Waits until the item is acknowledged.
     pub(crate) async fn wait_until_settled(&self) {
+        self.wait_for(async || self.is_settled().await.then_some(())).await;
+    }
+
+    pub(crate) async fn is_settled(&self) -> bool {
         let item = subject::tool_item(&self.key, &name(), &call());
-        self.wait_for(async || {
-            let last = self.bus.transport().last(contract::streams::Stream::Tool, &item, bus::Read::Leader).await;
-            last.unwrap().is_none().then_some(())
-        })
-        .await;
+        let last = self.bus.transport().last(contract::streams::Stream::Tool, &item, bus::Read::Leader).await;
+        last.unwrap().is_none()
     }
 
     /// Polls, in the test's clock, until there is an answer.
