@@ -8,7 +8,7 @@ import { connection, hasConnected, rpc, storedKey, unlock } from "./core/connect
 import { shortcuts, useKeys } from "./core/keys.ts";
 import { clock, usePoll } from "./core/poll.ts";
 import { go, links, route } from "./core/route.ts";
-import type { ClientCall, OfSession, OpenGate } from "./core/types.ts";
+import type { OfSession, OpenCall, OpenGate } from "./core/types.ts";
 import { Icon, type IconName } from "./ui/icons.tsx";
 import { Button, Dialog, Empty, Field, Problem } from "./ui/parts.tsx";
 import { nextTheme, theme } from "./ui/theme.ts";
@@ -72,7 +72,7 @@ export function Shell() {
     ...PLACES.map((place) => ({ keys: `g ${place.key}`, text: place.text, run: () => go(place.href) })),
   ]);
   const gates = usePoll<{ gates: (OpenGate & OfSession)[] }>("gates.list", { limit: 1000 }, 3000);
-  const calls = usePoll<{ calls: (ClientCall & OfSession)[] }>("calls.list", { limit: 1000 }, 3000);
+  const calls = usePoll<{ calls: (OpenCall & OfSession)[] }>("calls.list", { limit: 1000 }, 3000);
   const waiting = (gates.data?.gates.length ?? 0) + (calls.data?.calls.length ?? 0);
   useEffect(() => {
     waitingCount.value = waiting;

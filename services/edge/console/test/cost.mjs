@@ -1,5 +1,6 @@
-// What open consoles cost an edge. `make console-cost` runs it: it records what a page sends in a browser, sends the same
-// as many times as there are consoles, each over a connection of its own, and reads the CPU time of the edge's process.
+// What open consoles cost an edge. `make lab NAME=console-cost` runs it: it records what a page sends in a browser,
+// sends the same as many times as there are consoles, each over a connection of its own, and reads the CPU time of the
+// edge's process.
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";

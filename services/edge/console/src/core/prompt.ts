@@ -1,6 +1,6 @@
 // Splits a composed prompt into its parts. A component has the position of its text in bytes of UTF-8.
 
-import type { Component } from "./types.ts";
+import type { PromptComponent } from "./types.ts";
 
 export interface PromptPart {
   /** The file that the text is from; none for text that the composer put between files. */
@@ -11,7 +11,7 @@ export interface PromptPart {
 }
 
 /** The parts in the order of the prompt. Together they are the prompt; blank text between files is left out. */
-export function splitPrompt(prompt: string, components: Component[]): PromptPart[] {
+export function splitPrompt(prompt: string, components: PromptComponent[]): PromptPart[] {
   const bytes = new TextEncoder().encode(prompt);
   const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   const slice = (start: number, end: number) => decoder.decode(bytes.subarray(start, end));

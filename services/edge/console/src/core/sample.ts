@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import { rpc } from "./connection.ts";
-import type { SessionSummary, Span, TraceTurn } from "./types.ts";
+import type { SessionSummary, TraceSpan, TurnTrace } from "./types.ts";
 
 /** A call that has ended. */
 export interface CallSample {
@@ -40,11 +40,11 @@ const FRESH_MS = 300_000;
 const NOT_FAILED = new Set(["ok", "denied", "cancelled"]);
 
 /** The calls of some turns. Calls that are open or that a person denied took no time of a worker, and are left out. */
-export function callsOf(turns: TraceTurn[]): CallSample[] {
+export function callsOf(turns: TurnTrace[]): CallSample[] {
   return turns.flatMap((turn) => turn.spans.flatMap((span) => callOf(span) ?? []));
 }
 
-function callOf(span: Span): CallSample | undefined {
+function callOf(span: TraceSpan): CallSample | undefined {
   const { attributes } = span;
   const operation = attributes["gen_ai.operation.name"];
   if (span.is_open || (operation !== "chat" && operation !== "execute_tool")) return undefined;
@@ -109,7 +109,7 @@ export async function measure(isForced = false): Promise<void> {
       for (let next = pending.shift(); next !== undefined; next = pending.shift()) {
         // A session that was removed meanwhile is not part of the sample.
         const found = await rpc
-          .call<{ turns: TraceTurn[] }>("session.trace", { session_id: next.session_id })
+          .call<{ turns: TurnTrace[] }>("session.trace", { session_id: next.session_id })
           .catch(() => null);
         if (found === null) continue;
         calls.push(...callsOf(found.turns));

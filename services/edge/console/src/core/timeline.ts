@@ -1,6 +1,6 @@
 // Places spans on one axis on which long idle times are short, so that a session of days shows its seconds of work.
 
-import type { Span, TraceTurn } from "./types.ts";
+import type { TraceSpan, TurnTrace } from "./types.ts";
 
 export type BarKind = "model" | "tool" | "gate";
 
@@ -63,7 +63,7 @@ export interface LiveFacts {
 }
 
 /** Reads the bars of a trace, and adds those that are open. A trace ends what is open at the last commit. */
-export function readTrace(turns: TraceTurn[], now: number, live: LiveFacts): TimelineTurn[] {
+export function readTrace(turns: TurnTrace[], now: number, live: LiveFacts): TimelineTurn[] {
   const open = new Map(live.open.map((bar) => [bar.call, bar]));
   return turns.map((turn, index) => {
     const root = turn.spans.find((span) => span.parent === undefined);
@@ -104,7 +104,7 @@ function max(values: number[], least: number): number {
   return values.reduce((a, b) => Math.max(a, b), least);
 }
 
-function barOf(span: Span, turn: number, workedMs: LiveFacts["workedMs"], canBeOpen: boolean): Bar | undefined {
+function barOf(span: TraceSpan, turn: number, workedMs: LiveFacts["workedMs"], canBeOpen: boolean): Bar | undefined {
   const { attributes } = span;
   const operation = attributes["gen_ai.operation.name"];
   const kind: BarKind | undefined =
@@ -122,9 +122,6 @@ function barOf(span: Span, turn: number, workedMs: LiveFacts["workedMs"], canBeO
   const tokens = numberOf(attributes["gen_ai.usage.input_tokens"]);
   const latencyMs = numberOf(attributes["ailoop.latency_ms"]);
   const outcome = stringOf(attributes["ailoop.outcome"]);
-  // Older edges do not say it.
-  const isUnfinished =
-    span.is_open ?? (span.error === undefined && (kind === "model" ? latencyMs === undefined : outcome === undefined));
   return {
     key: span.id,
     kind,
@@ -133,7 +130,7 @@ function barOf(span: Span, turn: number, workedMs: LiveFacts["workedMs"], canBeO
     call,
     start: span.start_ms,
     end: span.end_ms,
-    isOpen: canBeOpen && kind !== "gate" && isUnfinished,
+    isOpen: canBeOpen && kind !== "gate" && span.is_open,
     workedMs: latencyMs ?? (kind === "model" || call === undefined ? undefined : workedMs(call)),
     attempt: numberOf(attributes["ailoop.attempt"]) ?? 1,
     error: span.error,
@@ -144,7 +141,7 @@ function barOf(span: Span, turn: number, workedMs: LiveFacts["workedMs"], canBeO
   };
 }
 
-function modelLabel(span: Span): string {
+function modelLabel(span: TraceSpan): string {
   const purpose = stringOf(span.attributes["ailoop.purpose"]);
   const step = span.attributes["ailoop.step"];
   return purpose ?? (step === undefined ? "model" : `step ${String(step)}`);

@@ -6,7 +6,7 @@ import { errorText } from "../core/connection.ts";
 import { formatAge, formatTime, words } from "../core/format.ts";
 import type { SessionView } from "../core/fold.ts";
 import { clock } from "../core/poll.ts";
-import type { GateKind, SessionSummary } from "../core/types.ts";
+import type { GateKind, Phase } from "../core/types.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
 export type Tone = "live" | "wait" | "bad" | "good" | "calm";
@@ -21,9 +21,12 @@ export function Badge({ tone, children, title }: { tone: Tone; children: Compone
 }
 
 /** What a session does, or whom it waits for. */
-export function phaseOf(
-  session: Pick<SessionSummary, "phase" | "stop_reason"> & { gates?: { kind: GateKind }[]; client_calls?: unknown[] },
-): { tone: Tone; text: string } {
+export function phaseOf(session: {
+  phase: Phase;
+  stop_reason?: string;
+  gates?: { kind: GateKind }[];
+  client_calls?: unknown[];
+}): { tone: Tone; text: string } {
   const gate = session.gates?.[0];
   if (session.phase !== "ended" && gate !== undefined) return { tone: "wait", text: gateVerb(gate.kind) };
   if (session.phase !== "ended" && (session.client_calls?.length ?? 0) > 0)

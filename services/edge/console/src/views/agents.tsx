@@ -6,7 +6,7 @@ import { formatBytes, formatCount, formatDuration, formatMoney, plural, words } 
 import { usePoll } from "../core/poll.ts";
 import { type PromptPart, splitPrompt } from "../core/prompt.ts";
 import { links, route, setQuery } from "../core/route.ts";
-import type { Agent, AgentDescription, Model, Stats } from "../core/types.ts";
+import type { Agent, AgentDescription, AgentStats, Model } from "../core/types.ts";
 import { Icon } from "../ui/icons.tsx";
 import { Empty, Problem, Tabs } from "../ui/parts.tsx";
 import { CopyButton, DataBlock, TextBlock, Visible } from "../ui/text.tsx";
@@ -17,7 +17,7 @@ const DRAWN_MAX = 12_000;
 
 export function AgentsView() {
   const { data, error } = usePoll<{ agents: Agent[] }>("agents.list", {}, 15_000);
-  const stats = usePoll<{ stats: Stats[] }>("session.stats", {}, 15_000).data?.stats ?? [];
+  const stats = usePoll<{ stats: AgentStats[] }>("session.stats", {}, 15_000).data?.stats ?? [];
   const name = route.value.query.get("name");
   const agents = data?.agents ?? [];
   const current = agents.find((agent) => agent.id === name) ?? agents[0];
@@ -56,7 +56,7 @@ export function AgentsView() {
 
 type Tab = "prompt" | "test" | "settings";
 
-function AgentDetails({ agent, stats }: { agent: Agent; stats: Stats[] }) {
+function AgentDetails({ agent, stats }: { agent: Agent; stats: AgentStats[] }) {
   const { query } = route.value;
   const model = query.get("model") ?? "";
   const tab = (query.get("tab") ?? "prompt") as Tab;
@@ -276,8 +276,8 @@ function yes(is: boolean): string {
   return is ? "yes" : "no";
 }
 
-function Figures({ stats }: { stats: Stats[] }) {
-  const sum = (pick: (line: Stats) => number) => stats.reduce((total, line) => total + pick(line), 0);
+function Figures({ stats }: { stats: AgentStats[] }) {
+  const sum = (pick: (line: AgentStats) => number) => stats.reduce((total, line) => total + pick(line), 0);
   const turns = sum((line) => line.turns);
   const completed = sum((line) => line.stop_reasons.completed ?? 0);
   const figures: [string, string][] = [

@@ -6,7 +6,7 @@ import { newId, rpc } from "../core/connection.ts";
 import type { SessionView } from "../core/fold.ts";
 import { plural } from "../core/format.ts";
 import { clock, usePoll } from "../core/poll.ts";
-import type { Description } from "../core/types.ts";
+import type { SessionDescription } from "../core/types.ts";
 import { type Attached, AttachButton, Attachments, messageContent, useImages } from "../ui/images.tsx";
 import { Age, Button } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
@@ -19,7 +19,11 @@ export function StatusLine({ id, view }: { id: string; view: SessionView; rev: n
   const isQuiet =
     view.phase === "running" && view.openGates().length === 0 && clock.value - Date.parse(view.updated) > QUIET_MS;
   const isStreaming = view.rows.some((row) => row.kind === "reply" && row.isStreaming && row.text !== "");
-  const { data } = usePoll<Description>("session.describe", isQuiet && !isStreaming ? { session_id: id } : null, 2000);
+  const { data } = usePoll<SessionDescription>(
+    "session.describe",
+    isQuiet && !isStreaming ? { session_id: id } : null,
+    2000,
+  );
   // An answer from before the last event is about another call.
   if (!isQuiet || isStreaming || data === undefined || Date.parse(data.now) < Date.parse(view.updated)) return null;
   const [wait] = data.waits;

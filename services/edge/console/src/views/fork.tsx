@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { command, newId } from "../core/connection.ts";
 import type { SessionView } from "../core/fold.ts";
 import { go, links } from "../core/route.ts";
-import type { CommandResult } from "../core/types.ts";
+import type { CommandReply } from "../core/types.ts";
 import { Button, Dialog, Field } from "../ui/parts.tsx";
 import { AgentField, InteractiveField, ModelField } from "./session_fields.tsx";
 
@@ -32,7 +32,7 @@ export function ForkDialog({
   const [isInteractive, setInteractive] = useState(true);
   const fork = async () => {
     const session = newId();
-    await command<CommandResult>("session.start", {
+    await command<CommandReply>("session.start", {
       session_id: session,
       resume_from: { session_id: id, ...(slot === undefined ? {} : { at: slot }) },
       interactive: isInteractive,

@@ -8,7 +8,7 @@ import { formatAge, formatTime, words } from "../core/format.ts";
 import { parseJson, prettyJson } from "../core/json.ts";
 import { useKeys } from "../core/keys.ts";
 import { clock } from "../core/poll.ts";
-import type { CommandResult, GateKind, OpenGate } from "../core/types.ts";
+import type { CommandReply, GateKind, OpenGate } from "../core/types.ts";
 import { Arguments } from "../ui/arguments.tsx";
 import { Button, Field, gateVerb, takeFocus } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
@@ -54,7 +54,7 @@ export function GateCard({ gate: given, before, isSelected = false, onAnswered, 
   const [edited, setEdited] = useState("");
   const [note, setNote] = useState("");
   const answer = async (fields: Record<string, unknown>) => {
-    await command<CommandResult>("session.answer", {
+    await command<CommandReply>("session.answer", {
       session_id: gate.session,
       gate: gate.gate,
       arguments_sha256: gate.sha256,

@@ -5,7 +5,7 @@ import { rpc } from "../core/connection.ts";
 import { useKeys } from "../core/keys.ts";
 import { usePoll } from "../core/poll.ts";
 import { go, links } from "../core/route.ts";
-import type { ClientCall, OfSession, OpenGate, SessionSummary } from "../core/types.ts";
+import type { OfSession, OpenCall, OpenGate, SessionSummary } from "../core/types.ts";
 import { Empty, PageHead, Problem } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 import { ClientCallCard } from "./client_call.tsx";
@@ -18,7 +18,7 @@ const TURNS_BACK = 20;
 
 export function InboxView() {
   const gates = usePoll<{ gates: (OpenGate & OfSession)[] }>("gates.list", { limit: SHOWN_MAX }, POLL_MS);
-  const calls = usePoll<{ calls: (ClientCall & OfSession)[] }>("calls.list", { limit: SHOWN_MAX }, POLL_MS);
+  const calls = usePoll<{ calls: (OpenCall & OfSession)[] }>("calls.list", { limit: SHOWN_MAX }, POLL_MS);
   const [answered, setAnswered] = useState(new Set<string>());
   const [selected, setSelected] = useState("");
   const keyOf = (gate: OpenGate & OfSession) => `${gate.session_id}/${gate.gate}`;

@@ -7,7 +7,7 @@ import { formatCount, formatDuration, formatMoney, formatTime, plural, words } f
 import { usePoll } from "../core/poll.ts";
 import { links } from "../core/route.ts";
 import { byName, measure, percentilesOf, sample } from "../core/sample.ts";
-import type { FleetStatus, Model, ModelHealth, Replica, Stats } from "../core/types.ts";
+import type { AgentStats, FleetStatus, Model, ModelHealth, Replica } from "../core/types.ts";
 import { Badge, PageHead, Problem } from "../ui/parts.tsx";
 
 function failingOf(model: Model, replicas: Replica[]): ModelHealth[] {
@@ -44,8 +44,8 @@ function limitsOf(model: Model): string[] {
   return found.length > 0 ? found : ["none"];
 }
 
-function useStats(): Stats[] {
-  return usePoll<{ stats: Stats[] }>("session.stats", {}, 15_000).data?.stats ?? [];
+function useStats(): AgentStats[] {
+  return usePoll<{ stats: AgentStats[] }>("session.stats", {}, 15_000).data?.stats ?? [];
 }
 
 export function ModelsView() {

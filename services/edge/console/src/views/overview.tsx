@@ -7,7 +7,15 @@ import { formatBytes, formatCount, formatDuration, formatMoney, plural, words } 
 import { clock, usePoll } from "../core/poll.ts";
 import { links, route, setQuery } from "../core/route.ts";
 import { byName, measure, percentilesOf, sample } from "../core/sample.ts";
-import type { Budget, FleetStatus, IntervalStats, OfSession, OpenGate, SessionSummary, Stats } from "../core/types.ts";
+import type {
+  AgentStats,
+  Budget,
+  FleetStatus,
+  IntervalStats,
+  OfSession,
+  OpenGate,
+  SessionSummary,
+} from "../core/types.ts";
 import { Range, Shares, TimeBars } from "../ui/chart.tsx";
 import { Age, Badge, Empty, gateVerb, isFailure, Meter, PageHead, phaseOf, Problem } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
@@ -49,7 +57,7 @@ export function OverviewView() {
   const waiting = usePoll<Listed>("session.list", list({ is_waiting: true, since: undefined, limit: 1 }), POLL_MS);
   const gates = usePoll<{ gates: (OpenGate & OfSession)[] }>("gates.list", { limit: 100 }, POLL_MS);
   const { interval } = range;
-  const stats = usePoll<{ stats: Stats[]; intervals?: IntervalStats[] }>(
+  const stats = usePoll<{ stats: AgentStats[]; intervals?: IntervalStats[] }>(
     "session.stats",
     { since, interval },
     STATS_MS,
@@ -369,7 +377,7 @@ function Started({ intervals, range }: { intervals: IntervalStats[]; range: Time
   );
 }
 
-function DecisionShares({ stats }: { stats: Stats[] }) {
+function DecisionShares({ stats }: { stats: AgentStats[] }) {
   const counts = new Map<string, number>();
   for (const line of stats)
     for (const [source, count] of Object.entries(line.decisions)) counts.set(source, (counts.get(source) ?? 0) + count);
@@ -382,7 +390,7 @@ function DecisionShares({ stats }: { stats: Stats[] }) {
   );
 }
 
-function EndShares({ stats }: { stats: Stats[] }) {
+function EndShares({ stats }: { stats: AgentStats[] }) {
   const counts = new Map<string, number>();
   for (const line of stats)
     for (const [reason, count] of Object.entries(line.stop_reasons))
@@ -464,7 +472,7 @@ function Latency() {
   );
 }
 
-export function StatsTable({ stats }: { stats: Stats[] }) {
+export function StatsTable({ stats }: { stats: AgentStats[] }) {
   return (
     <table class="plain">
       <thead>

@@ -5,7 +5,7 @@ import { type CallRow, isMore, type ReplyRow, type SessionView } from "../core/f
 import { formatCount, formatDuration, formatMoney, formatTime, plural, shellQuote, words } from "../core/format.ts";
 import { usePoll } from "../core/poll.ts";
 import { links } from "../core/route.ts";
-import type { Description } from "../core/types.ts";
+import type { SessionDescription } from "../core/types.ts";
 import { Icon } from "../ui/icons.tsx";
 import { VirtualList } from "../ui/list.tsx";
 import { Age, Badge, Empty, gateVerb, Meter, Problem } from "../ui/parts.tsx";
@@ -181,7 +181,7 @@ export function Costs({ view, onSelect }: { view: SessionView; onSelect: (key: s
 }
 
 export function Details({ id, view }: { id: string; view: SessionView; rev: number }) {
-  const { data, error } = usePoll<Description>(
+  const { data, error } = usePoll<SessionDescription>(
     "session.describe",
     { session_id: id },
     view.phase === "ended" ? null : 3000,
@@ -257,7 +257,7 @@ export function Details({ id, view }: { id: string; view: SessionView; rev: numb
   );
 }
 
-function Waits({ data }: { data: Description }) {
+function Waits({ data }: { data: SessionDescription }) {
   if (data.phase === "ended")
     return <p>The session has ended{data.stop_reason ? `: ${words(data.stop_reason)}` : ""}.</p>;
   return (

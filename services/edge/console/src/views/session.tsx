@@ -9,7 +9,7 @@ import { formatCount, formatMoney, plural, shellQuote, shortId } from "../core/f
 import { useKeys } from "../core/keys.ts";
 import { go, links, route, setQuery } from "../core/route.ts";
 import { useSession } from "../core/store.ts";
-import type { CommandResult, OpenGate } from "../core/types.ts";
+import type { CommandReply, OpenGate } from "../core/types.ts";
 import type { ListHandle } from "../ui/list.tsx";
 import { lazyPart } from "../ui/late.tsx";
 import { Badge, Button, Dialog, Empty, Problem, stateOf, Tabs } from "../ui/parts.tsx";
@@ -204,7 +204,7 @@ function SessionHead({
   const state = stateOf(view);
   const first = view.rows.find((row) => row.kind === "user");
   const title = first?.kind === "user" ? (first.text.trimStart().split("\n", 1)[0] ?? "").slice(0, 200) : "";
-  const send = (method: string) => command<CommandResult>(method, { session_id: id });
+  const send = (method: string) => command<CommandReply>(method, { session_id: id });
   const tokens = view.spent.usage.input + view.spent.usage.output;
   const copyCli = () => `ailoop watch ${shellQuote(id)}`;
   return (

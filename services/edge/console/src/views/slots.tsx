@@ -5,7 +5,7 @@ import { rpc } from "../core/connection.ts";
 import { formatTime, plural } from "../core/format.ts";
 import { compareJson } from "../core/json.ts";
 import { route, setQuery } from "../core/route.ts";
-import type { CommitLine, Replay } from "../core/types.ts";
+import type { ReplayReport, ReplayedCommit } from "../core/types.ts";
 import { Badge, Button, Problem, Tabs } from "../ui/parts.tsx";
 import { DataBlock, Visible } from "../ui/text.tsx";
 
@@ -16,20 +16,20 @@ const CACHED_MAX = 40;
 export function Slots({ id, seq, onFork }: { id: string; seq: number; onFork: (slot: number) => void }) {
   const asked = route.value.query.get("at");
   const [at, setAt] = useState<number | null>(asked === null ? null : Number(asked));
-  const [now, setNow] = useState<Replay | null>(null);
-  const [before, setBefore] = useState<Replay | null>(null);
+  const [now, setNow] = useState<ReplayReport | null>(null);
+  const [before, setBefore] = useState<ReplayReport | null>(null);
   const [error, setError] = useState<unknown>(null);
   const [tab, setTab] = useState<"changes" | "state">("changes");
-  const cache = useRef(new Map<number, Promise<Replay>>());
-  const commits = useRef<CommitLine[]>([]);
-  const read = (slot: number | null): Promise<Replay> => {
+  const cache = useRef(new Map<number, Promise<ReplayReport>>());
+  const commits = useRef<ReplayedCommit[]>([]);
+  const read = (slot: number | null): Promise<ReplayReport> => {
     const known = slot === null ? undefined : cache.current.get(slot);
     if (known !== undefined) return known;
     const at = slot === null ? {} : { at: slot };
     // The list of commits is as long as the log, and needed once.
     const hasCommit = slot !== null && (commits.current.at(-1)?.slot ?? -1) >= slot;
     const params = { session_id: id, ...at, no_commits: hasCommit };
-    const reading = rpc.call<Replay>("session.replay", params).then((found) => {
+    const reading = rpc.call<ReplayReport>("session.replay", params).then((found) => {
       if (found.commits !== undefined) commits.current = found.commits;
       return found;
     });

@@ -6,7 +6,7 @@ import type { SessionView } from "../core/fold.ts";
 import { formatCount, formatDuration, formatMoney, formatTime, words } from "../core/format.ts";
 import { clock } from "../core/poll.ts";
 import { type Axis, type Bar, type LiveFacts, makeAxis, readTrace, type TimelineTurn } from "../core/timeline.ts";
-import type { TraceTurn } from "../core/types.ts";
+import type { TurnTrace } from "../core/types.ts";
 import { VirtualList } from "../ui/list.tsx";
 import { Empty } from "../ui/parts.tsx";
 import { CopyButton } from "../ui/text.tsx";
@@ -16,8 +16,8 @@ const TRACE_MS_MIN = 800;
 const WAIT_SHARE_MIN = 0.008;
 
 /** Reads the trace while it is shown: again after steps and calls end, at most as often as it is cheap. */
-export function useTrace(id: string, view: SessionView, isShown: boolean): TraceTurn[] | null {
-  const [trace, setTrace] = useState<TraceTurn[] | null>(null);
+export function useTrace(id: string, view: SessionView, isShown: boolean): TurnTrace[] | null {
+  const [trace, setTrace] = useState<TurnTrace[] | null>(null);
   const last = useRef({ at: 0, cost: 0 });
   const isOpen = connection.value.kind === "open";
   const seq = view.seq;
@@ -28,7 +28,7 @@ export function useTrace(id: string, view: SessionView, isShown: boolean): Trace
     const timer = setTimeout(() => {
       const began = Date.now();
       last.current.at = began;
-      rpc.call<{ turns: TraceTurn[] }>("session.trace", { session_id: id }).then(
+      rpc.call<{ turns: TurnTrace[] }>("session.trace", { session_id: id }).then(
         (result) => {
           last.current.cost = Date.now() - began;
           if (isCurrent || result.turns.length > 0) setTrace(result.turns);
@@ -90,7 +90,7 @@ export function Timeline({
   view,
   onSelect,
 }: {
-  trace: TraceTurn[] | null;
+  trace: TurnTrace[] | null;
   view: SessionView;
   onSelect: (key: string) => void;
 }) {

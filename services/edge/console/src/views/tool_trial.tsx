@@ -5,13 +5,13 @@ import { can } from "../core/caller.ts";
 import { rpc } from "../core/connection.ts";
 import { formatDuration, words } from "../core/format.ts";
 import { parseJson } from "../core/json.ts";
-import type { Tool, TriedTool } from "../core/types.ts";
+import type { FleetTool, TriedTool } from "../core/types.ts";
 import { Arguments } from "../ui/arguments.tsx";
 import { Badge, Button, Field } from "../ui/parts.tsx";
 import { TextBlock } from "../ui/text.tsx";
 import { callTone } from "./conversation.tsx";
 
-export function ToolTrial({ tool }: { tool: Tool }) {
+export function ToolTrial({ tool }: { tool: FleetTool }) {
   const [source, setSource] = useState(() => JSON.stringify(example(tool.parameters), null, 2));
   const [tried, setTried] = useState<TriedTool | null>(null);
   const parsed = useMemo(() => parseJson(source), [source]);

@@ -7,7 +7,7 @@ import { formatBytes, formatCount, formatDuration, plural } from "../core/format
 import { usePoll } from "../core/poll.ts";
 import { route, setQuery } from "../core/route.ts";
 import { byName, measure, percentilesOf, sample } from "../core/sample.ts";
-import type { Tool, ToolReplica } from "../core/types.ts";
+import type { FleetTool, ToolReplica } from "../core/types.ts";
 import { Age, Badge, Empty, Problem, Tabs } from "../ui/parts.tsx";
 import { DataBlock, Visible } from "../ui/text.tsx";
 import { ToolTrial } from "./tool_trial.tsx";
@@ -23,7 +23,7 @@ const EFFECTS: Record<string, string> = {
 };
 
 export function ToolsView() {
-  const { data, error } = usePoll<{ tools: Tool[] }>("tools.list", {}, 10_000);
+  const { data, error } = usePoll<{ tools: FleetTool[] }>("tools.list", {}, 10_000);
   const canAsk = can("tools.replicas");
   const replicas = usePoll<{ replicas: ToolReplica[] }>("tools.replicas", canAsk ? {} : null, 10_000);
   const [text, setText] = useState("");
@@ -85,7 +85,7 @@ export function ToolsView() {
 
 type Tab = "about" | "trial";
 
-function ToolDetails({ tool, replicas }: { tool: Tool; replicas: ToolReplica[] | undefined }) {
+function ToolDetails({ tool, replicas }: { tool: FleetTool; replicas: ToolReplica[] | undefined }) {
   const tab = (route.value.query.get("tab") ?? "about") as Tab;
   return (
     <article>
@@ -112,7 +112,7 @@ function ToolDetails({ tool, replicas }: { tool: Tool; replicas: ToolReplica[] |
 }
 
 /** How the calls of the tool went, in a sample of the newest sessions. */
-function CallFigures({ tool }: { tool: Tool }) {
+function CallFigures({ tool }: { tool: FleetTool }) {
   const isOpen = connection.value.kind === "open";
   useEffect(() => {
     if (isOpen) void measure().catch(() => {});
@@ -189,7 +189,7 @@ function Replicas({ replicas }: { replicas: ToolReplica[] }) {
   );
 }
 
-function About({ tool, replicas }: { tool: Tool; replicas: ToolReplica[] | undefined }) {
+function About({ tool, replicas }: { tool: FleetTool; replicas: ToolReplica[] | undefined }) {
   const { properties, required } = (tool.parameters ?? {}) as {
     properties?: Record<string, { type?: unknown; description?: string; enum?: unknown[] }>;
     required?: string[];

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { byName, callsOf, percentile, percentilesOf } from "../../src/core/sample.ts";
-import type { Span, TraceTurn } from "../../src/core/types.ts";
+import type { TraceSpan, TurnTrace } from "../../src/core/types.ts";
 import { example } from "../../src/views/tool_trial.tsx";
 
-function span(operation: string, start_ms: number, end_ms: number, more: Partial<Span> = {}): Span {
+function span(operation: string, start_ms: number, end_ms: number, more: Partial<TraceSpan> = {}): TraceSpan {
   const { attributes, ...rest } = more;
   return {
     id: `${start_ms}`,
@@ -12,12 +12,13 @@ function span(operation: string, start_ms: number, end_ms: number, more: Partial
     name: operation,
     start_ms,
     end_ms,
+    is_open: false,
     attributes: { "gen_ai.operation.name": operation, ...attributes },
     ...rest,
   };
 }
 
-function turn(spans: Span[]): TraceTurn[] {
+function turn(spans: TraceSpan[]): TurnTrace[] {
   return [{ turn: 1, trace_id: "t", has_ended: true, is_sampled: false, spans }];
 }
 

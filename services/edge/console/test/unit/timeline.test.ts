@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { makeAxis, readTrace } from "../../src/core/timeline.ts";
-import type { Span } from "../../src/core/types.ts";
+import type { TraceSpan } from "../../src/core/types.ts";
 
 const NOTHING_LIVE = { workedMs: () => undefined, open: [] };
 
@@ -11,23 +11,25 @@ function span(
   start_ms: number,
   end_ms: number,
   more: Record<string, unknown> = {},
-): Span {
+): TraceSpan {
   return {
     id: `${name}${start_ms}`,
     parent: "root",
     name,
     start_ms,
     end_ms,
+    is_open: false,
     attributes: { ...(operation && { "gen_ai.operation.name": operation }), ...more },
   };
 }
 
-function trace(spans: Span[], has_ended = true) {
-  const root: Span = {
+function trace(spans: TraceSpan[], has_ended = true) {
+  const root: TraceSpan = {
     id: "root",
     name: "invoke_agent e",
     start_ms: 0,
     end_ms: Math.max(...spans.map((other) => other.end_ms)),
+    is_open: false,
     attributes: {},
   };
   return [{ turn: 1, trace_id: "t", has_ended, is_sampled: false, spans: [root, ...spans] }];
@@ -89,7 +91,7 @@ test("open_call_is_drawn_until_now_in_place_of_what_the_trace_says", () => {
 
 test("open_model_call_is_drawn_until_now_and_its_failed_attempt_stays", () => {
   const failed = { ...span("chat m", "chat", 0, 500, { "ailoop.call": "m1-1" }), error: "overloaded" };
-  const open = span("chat m", "chat", 600, 600, { "ailoop.call": "m1-1", "ailoop.attempt": 2 });
+  const open = { ...span("chat m", "chat", 600, 600, { "ailoop.call": "m1-1", "ailoop.attempt": 2 }), is_open: true };
   const [turn] = readTrace(trace([failed, open], false), 3000, NOTHING_LIVE);
   assert.deepEqual(
     turn?.bars.map((bar) => [bar.end, bar.isOpen]),

@@ -1,1 +1,0 @@
-import{a,b}from"./part-5Y3ZDO4Z.js";import"./part-YBPQENK3.js";import"./part-WQ52QENB.js";import"./part-7K3NELEV.js";import"./part-NHQ5BYKK.js";import"./part-LDYNEZD6.js";export{a as ReplyTest,b as ReplyTestDialog};
