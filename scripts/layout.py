@@ -26,6 +26,8 @@ USE = re.compile(r"(pub(?:\([^)]*\))?\s+)?\buse\s+([^;<]+);")
 # What the commas of a `use` part, with the braces in it.
 BRANCH = re.compile(r"(?:[^,{}]|\{(?:[^{}]|\{[^{}]*\})*\})+")
 PATH = re.compile(r"(?<![\w:])\w+(?:::\w+)+")
+FUNCTION = re.compile(r"^( *)(?:pub(?:\([^)]*\))? +)?(?:(?:async|const|unsafe|extern) +)*fn \w+[^;{]*\{\n.*?^\1\}", re.M | re.S)
+FUNCTION_LINES_MAX = 70
 # Nobody reads or writes it.
 GENERATED = "generated.rs"
 BUS, VERIFY = pathlib.Path("crates/bus/src"), pathlib.Path("crates/bus/src/verify.rs")
@@ -103,8 +105,23 @@ class Crate:
         return self.file_at(module, (*onward[0], *path[1:]), hops - 1) if onward else self.files[module]
 
 
+def modules_needed(crate):
+    """Which modules need which others beside them: of two files, the modules in which their paths part."""
+    module_of = {file: module for module, file in crate.files.items()}
+    needs = collections.defaultdict(set)
+    for file, others in crate.needs.items():
+        for other in others:
+            here, there = module_of[file], module_of[other]
+            same = next((at for at, pair in enumerate(zip(here, there)) if pair[0] != pair[1]), None)
+            # A module and one within it are no neighbours.
+            if same is not None:
+                needs[here[: same + 1]].add(there[: same + 1])
+                needs[there[: same + 1]] |= set()
+    return needs
+
+
 def circles_of(needs):
-    """The largest sets of files in which each leads to every other one (Tarjan)."""
+    """The largest sets of files, or of modules, in which each leads to every other one (Tarjan)."""
     order, low, stack, found = {}, {}, [], []
 
     def visit(file):
@@ -149,6 +166,12 @@ def matches(pattern, files):
     return [f"{file}:{line + 1}: {lines_of(file)[line].strip()}" for file, line in sorted(found)]
 
 
+def functions_of(file):
+    """(line, number of lines) of each function: rustfmt puts its end below its beginning."""
+    for found in FUNCTION.finditer(code_of(file)):
+        yield code_of(file).count("\n", 0, found.start()) + 1, found[0].count("\n") + 1
+
+
 def shared_types(public):
     """The names that public types of more than one package have, with those packages."""
     owners = collections.defaultdict(set)
@@ -167,12 +190,26 @@ def measure():
     public = [(name, *item) for name, file in owned for item in PUBLIC.findall(code_of(file))]
     code = [file for _, file in owned]
     circles = [circle for own in crates for crate in own for circle in circles_of(crate.needs)]
+    of_modules = [
+        f"{name}: {' '.join('::'.join(module) for module in circle)}"
+        for name, own in zip(names, crates)
+        for crate in own
+        for circle in circles_of(modules_needed(crate))
+    ]
+    functions = [(lines, f"{file}:{begin}") for file in code for begin, lines in functions_of(file)]
+    # A module with modules below it is the `mod.rs` of their folder.
+    beside = [str(file) for file in code if file.name != "mod.rs" and file.with_suffix("").is_dir()]
     loops = matches(ROUNDS, [file for file in code if file.is_relative_to(BUS) and file != VERIFY])
     # A number doubled in a file without durations is hardly a pause.
     timed = [file for file in code if file != BACKOFF and "Duration" in code_of(file)]
     lists = {
         "names of public types in several packages": shared_types(public),
         "import circles": [f"{len(circle)} files: {' '.join(map(str, circle))}" for circle in circles],
+        "circles of modules beside each other": of_modules,
+        "modules beside their folder": beside,
+        f"functions over {FUNCTION_LINES_MAX} lines": [
+            f"{place}: {lines}" for lines, place in sorted(functions, reverse=True) if lines > FUNCTION_LINES_MAX
+        ],
         # However many loops verify.rs has, it is one place.
         "loops that settle doubtful writes": loops + [str(file) for file in code if file == VERIFY],
         "pauses doubled outside contract::backoff": matches(DOUBLED, timed),
@@ -196,13 +233,18 @@ def measure():
 
 
 # What a check of the repository refuses.
-FORBIDDEN = ["names of public types in several packages", "import circles"]
+FORBIDDEN = [
+    "names of public types in several packages",
+    "import circles",
+    "circles of modules beside each other",
+    "modules beside their folder",
+]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--verbose", action="store_true", help="also list what was counted")
-    parser.add_argument("--check", action="store_true", help="only report what may not be: circles, shared type names")
+    parser.add_argument("--check", action="store_true", help="only report what may not be: circles, shared names, other places of modules")
     arguments = parser.parse_args()
     verbose = arguments.verbose
     figures, lists = measure()

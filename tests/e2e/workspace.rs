@@ -18,7 +18,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ailoop-tool", &["nats-credentials"]),
     ("reply", &["contract"]),
     ("session", &["contract", "reply"]),
-    ("session-api", &["contract"]),
+    ("session-api", &["contract", "session"]),
     ("session-trace", &["contract", "telemetry"]),
     ("tool-schema", &["contract"]),
     ("nats-permissions", &["contract"]),

@@ -38,6 +38,7 @@ pub mod move_session;
 pub mod nats_binary;
 mod nats_server;
 mod notification;
+mod output;
 mod printable;
 mod private_file;
 mod render;

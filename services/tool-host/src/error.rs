@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bus::BusError;
 use contract::ErrorCode;
 
-use crate::mcp::ServerName;
+use crate::server_name::ServerName;
 
 /// Reason why the tool host cannot start.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Beyond this a corpus is no longer small; `make fuzz` says how to make it smaller.
+/// Beyond this a corpus is no longer small; `make lab NAME=fuzz` says how to make it smaller.
 const FILES_MAX: usize = 200;
 const BYTES_MAX: u64 = 4 << 10;
 

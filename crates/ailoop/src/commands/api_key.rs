@@ -10,9 +10,9 @@ use edge::{KeyEntry, KeysFile, Scope};
 use serde_json::{Value, json};
 use service::clock::{Clock as _, SystemClock};
 
-use super::output::{finish, print_table};
 use crate::args::{ApiKeyCommand, ApiKeyNewArgs, OutputArgs};
 use crate::failure::{CommandFailure, Exit};
+use crate::output::{finish, print_table};
 use crate::private_file::replace_file;
 use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};

@@ -9,11 +9,11 @@ use contract::ErrorCode;
 use service::process::retry_while_away;
 
 use super::fleet_location::nats_config;
-use super::output::finish;
 use crate::args::{BackupArgs, RestoreArgs};
 use crate::backup::{Existing, Manifest, PartialDirectory, Restore, Source, check_files, read_manifest, write_backup};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::output::finish;
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
 

@@ -7,8 +7,8 @@ use service::common::CommonSettings;
 
 use super::cell_table::{cell_table, find_cell};
 use super::fleet_location::with_bus;
-use super::output::finish;
 use crate::failure::{CommandFailure, Exit};
+use crate::output::finish;
 use crate::terminal::{Style, Terminal};
 
 pub(super) async fn ensure_streams(

@@ -5,11 +5,11 @@ use proto::{ListBudgetsRequest, ResetBudgetRequest};
 use serde_json::json;
 
 use super::fleet_location::connect;
-use super::output::{finish, json_lines, print_table};
 use crate::args::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
 use crate::client::{SessionsApi, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::output::{finish, json_lines, print_table};
 use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 

@@ -6,9 +6,9 @@ use configuration::ConfigError;
 use configuration::trust::{TrustStore, find_risks};
 use contract::ErrorCode;
 
-use super::output::finish;
 use crate::args::TrustArgs;
 use crate::failure::{CommandFailure, Exit};
+use crate::output::finish;
 use crate::terminal::{Style, Terminal};
 
 pub(super) fn trust_directory(args: &TrustArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {

@@ -3,11 +3,11 @@
 use contract::ErrorCode;
 use serde_json::json;
 
-use super::output::{finish, print_table};
 use crate::args::{ContextCommand, ContextSetArgs, OutputArgs};
 use crate::client::EdgeTarget;
 use crate::contexts::{Context, Contexts};
 use crate::failure::{CommandFailure, Exit};
+use crate::output::{finish, print_table};
 use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 

@@ -6,7 +6,6 @@ use serde_json::Value;
 use tonic::{Request, Response, Status};
 
 use super::fleet_location::connect;
-use super::output::finish;
 use super::selection::{confirm, list_selected};
 use super::session_reference::connect_to_session;
 use super::settings::session_options;
@@ -14,6 +13,7 @@ use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs, SessionRef};
 use crate::client::{self, EdgeClient, SessionsApi, command_id};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::output::finish;
 use crate::terminal::{Style, Terminal};
 use crate::text_argument;
 

@@ -58,6 +58,24 @@ struct StartedSession {
     target: WaitTarget,
 }
 
+/// A session while it is followed: what is shown of it, and what it waits for.
+struct FollowedSession<'a> {
+    conversation: &'a Conversation<'a>,
+    display: LiveDisplay<'a>,
+    session: String,
+    target: WaitTarget,
+    tracker: CompletionTracker,
+    approver: Approver,
+    menu: GateMenu,
+    open_gates: usize,
+    /// Whether the session may take one last step at its limit of time, as a new one does once. Its clock stands while
+    /// somebody is asked.
+    may_answer: bool,
+    deadline: Option<Instant>,
+    /// The exit once the session is told to stop.
+    exit_after_stop: Option<Exit>,
+}
+
 /// Source of the answers to the gates of the session.
 enum Approver {
     /// The person at the terminal.
@@ -202,107 +220,39 @@ impl Conversation<'_> {
         Ok(StartedSession { session, from_seq: info.seq + 1, target: WaitTarget::TurnOfMessage { message_id } })
     }
 
+    /// Follows the session until its end, or until this command leaves it.
     async fn follow(
         &self,
         started: StartedSession,
-        mut deadline: Option<Instant>,
+        deadline: Option<Instant>,
         interrupts: &mut Interrupts,
     ) -> Result<Exit, CommandFailure> {
-        let StartedSession { session, from_seq, target } = started;
-        let mut approver = Approver::from_args(self.args);
-        let renderer = make_renderer(self.terminal, &session);
-        // A person is asked by a menu.
-        let asks_here = matches!(approver, Approver::Person(_));
-        let renderer = if asks_here { renderer.without_gates() } else { renderer };
-        let mut display = LiveDisplay::new(self.terminal, &session, renderer, self.printed(), self.interrupt_hint());
-        let mut stream = SessionTree::new(self.client.clone(), &session, from_seq, display.child_layout());
-        let mut tracker = CompletionTracker::new(target.clone());
-        let mut exit_after_stop = None;
-        let mut menu = GateMenu::new("run");
-        // A new session has one last step at its limit of time. Its clock stands while somebody is asked.
-        let mut may_answer = target == WaitTarget::SessionEnd;
-        let mut open_gates = 0_usize;
+        let from_seq = started.from_seq;
+        let mut followed = FollowedSession::new(self, started, deadline);
+        let child_layout = followed.display.child_layout();
+        let mut stream = SessionTree::new(self.client.clone(), &followed.session, from_seq, child_layout);
         loop {
             stream.set_layout(self.terminal.layout());
-            tokio::select! {
-                next = stream.next() => {
-                    let next = next.map_err(|failure| add_reattach_help(failure, self.fleet_lifetime, &session))?;
-                    let Some(item) = next else { return Ok(exit_after_stop.unwrap_or(Exit::Failed)) };
+            let exit = tokio::select! {
+                next = stream.next() => match next {
+                    Ok(Some(item)) => followed.handle_item(item).await?,
+                    Ok(None) => Some(followed.exit_after_stop.unwrap_or(Exit::Failed)),
+                    Err(failure) => return Err(add_reattach_help(failure, self.fleet_lifetime, &followed.session)),
+                },
+                line = next_typed_line(&mut followed.approver) => {
+                    followed.handle_typed_line(line).await;
+                    None
+                }
+                () = followed.display.wait_for_redraw() => {
                     // If stdout is closed, the next notification ends the command.
-                    let shown = show_other_items(item, &mut display, self.terminal, &session);
-                    let Ok(Some(notification)) = shown else { continue };
-                    let parsed = ParsedNotification::parse(&notification);
-                    if let NotificationContent::Event(event) = &parsed.content {
-                        open_gates += usize::from(matches!(**event, Event::GateOpened(_)));
-                        open_gates = open_gates.saturating_sub(usize::from(matches!(**event, Event::GateClosed(_))));
-                    }
-                    let printed = display.show(&notification, &parsed);
-                    if exit_after_stop.is_none() {
-                        self.handle_gate(&session, &parsed, &approver, &mut menu).await?;
-                    }
-                    if let Some(exit) = tracker.update(&parsed) {
-                        return Ok(exit_after_stop.unwrap_or(exit));
-                    }
-                    if printed.is_err() && exit_after_stop.is_none() {
-                        display.clear();
-                        self.detach(&session, "nobody reads the answer").await;
-                        return Ok(Exit::Done);
-                    }
+                    let _closed = followed.display.redraw();
+                    None
                 }
-                line = next_typed_line(&mut approver) => {
-                    display.clear();
-                    match line {
-                        Some(line) => {
-                            let step = menu.interpret(&line.text, line.at);
-                            self.take_step(&session, step, &mut menu).await;
-                        }
-                        None => approver = Approver::Elsewhere,
-                    }
-                }
-                () = display.wait_for_redraw() => {
-                    // If stdout is closed, the next notification ends the command.
-                    let _closed = display.redraw();
-                }
-                () = interrupts.next() => {
-                    display.clear();
-                    if exit_after_stop.is_some() || self.fleet_lifetime == FleetLifetime::Independent {
-                        self.note_detached(&session);
-                        return Ok(Exit::Interrupted);
-                    }
-                    if self.session.is_some() {
-                        let interrupted = interrupts.run_until_interrupted(self.interrupt_turn(&session)).await;
-                        if interrupted.is_none() {
-                            self.note_detached(&session);
-                        }
-                        return Ok(Exit::Interrupted);
-                    }
-                    self.terminal.note(
-                        Style::Warn,
-                        "stopping the session, since its fleet ends with this command; Ctrl-C again leaves at once",
-                    );
-                    exit_after_stop = Some(Exit::Interrupted);
-                    deadline = Some(Instant::now() + STOP_MAX);
-                    if interrupts.run_until_interrupted(self.detach(&session, "interrupted")).await.is_none() {
-                        return Ok(Exit::Interrupted);
-                    }
-                }
-                () = sleep_until_deadline(deadline) => {
-                    display.clear();
-                    if let Some(exit) = exit_after_stop {
-                        return Ok(exit);
-                    }
-                    if open_gates == 0 && std::mem::take(&mut may_answer) {
-                        deadline = Some(Instant::now() + LAST_WORD_MAX);
-                        continue;
-                    }
-                    self.terminal.note(Style::Warn, "‼ no end within --timeout");
-                    if target == WaitTarget::SessionEnd {
-                        self.stop_session(&session, "no end within its time").await;
-                    } else {
-                        self.detach(&session, "no end within its time").await;
-                    }
-                    return Ok(Exit::Limit);
-                }
+                () = interrupts.next() => followed.handle_interrupt(interrupts).await,
+                () = sleep_until_deadline(followed.deadline) => followed.handle_deadline().await,
+            };
+            if let Some(exit) = exit {
+                return Ok(exit);
             }
         }
     }
@@ -321,59 +271,6 @@ impl Conversation<'_> {
             (FleetLifetime::Independent, _) => "Ctrl-C leaves",
             (FleetLifetime::ThisCommand, Some(_)) => "Ctrl-C pauses",
             (FleetLifetime::ThisCommand, None) => "Ctrl-C stops",
-        }
-    }
-
-    /// Prompts for an opened gate or answers it, as the approver says.
-    async fn handle_gate(
-        &self,
-        session: &str,
-        notification: &ParsedNotification,
-        approver: &Approver,
-        menu: &mut GateMenu,
-    ) -> Result<(), CommandFailure> {
-        let NotificationContent::Event(event) = &notification.content else { return Ok(()) };
-        let gate = if let Event::GateOpened(gate) = &**event { Some(gate) } else { None };
-        match (approver, gate) {
-            (Approver::Person(_), _) => {
-                let step = menu.update(notification, std::time::Instant::now());
-                self.take_step(session, step, menu).await;
-            }
-            (Approver::Policy(policy), Some(gate)) => {
-                // A refusal is printed: another client was faster.
-                let _is_accepted = self.send_answer(session, policy.answer(gate)).await;
-            }
-            (Approver::Nobody, Some(gate)) => {
-                let failure = self.approval_needed(session, gate);
-                if self.fleet_lifetime == FleetLifetime::ThisCommand && self.session.is_none() {
-                    self.stop_session(session, "there is no person to approve").await;
-                }
-                return Err(failure);
-            }
-            (Approver::Policy(_) | Approver::Nobody, None) | (Approver::Elsewhere, _) => {}
-        }
-        Ok(())
-    }
-
-    /// Shows the lines of a menu, and sends its answer. A refused answer is asked for again.
-    async fn take_step(&self, session: &str, mut step: MenuStep, menu: &mut GateMenu) {
-        loop {
-            for (style, line) in &step.lines {
-                self.terminal.note(*style, line);
-            }
-            // The terminal edits no text, so the person reads what to change.
-            if let Some(text) = &step.prefill {
-                self.terminal.note(Style::Plain, text);
-            }
-            if !step.lines.is_empty() && menu.is_asking() {
-                self.terminal.note(Style::Warn, menu.label().trim_end());
-            }
-            let Some(answer) = step.answer else { return };
-            let gate = answer.gate.clone();
-            if self.send_answer(session, *answer).await {
-                return;
-            }
-            step = menu.reopen(&gate, std::time::Instant::now());
         }
     }
 
@@ -458,6 +355,165 @@ impl Conversation<'_> {
             FleetLifetime::ThisCommand => format!("left; the session {session} goes on when a fleet runs here again"),
         };
         self.terminal.note(Style::Warn, &line);
+    }
+}
+
+impl<'a> FollowedSession<'a> {
+    fn new(conversation: &'a Conversation<'a>, started: StartedSession, deadline: Option<Instant>) -> Self {
+        let StartedSession { session, target, .. } = started;
+        let approver = Approver::from_args(conversation.args);
+        let renderer = make_renderer(conversation.terminal, &session);
+        // A person is asked by a menu.
+        let asks_here = matches!(approver, Approver::Person(_));
+        let renderer = if asks_here { renderer.without_gates() } else { renderer };
+        let (printed, hint) = (conversation.printed(), conversation.interrupt_hint());
+        Self {
+            conversation,
+            display: LiveDisplay::new(conversation.terminal, &session, renderer, printed, hint),
+            session,
+            tracker: CompletionTracker::new(target.clone()),
+            menu: GateMenu::new("run"),
+            approver,
+            open_gates: 0,
+            may_answer: target == WaitTarget::SessionEnd,
+            target,
+            deadline,
+            exit_after_stop: None,
+        }
+    }
+
+    /// Shows an item of the stream, and handles the gate that it opens. Returns the exit if the command ends with it.
+    async fn handle_item(&mut self, item: TreeItem) -> Result<Option<Exit>, CommandFailure> {
+        // If stdout is closed, the next notification ends the command.
+        let shown = show_other_items(item, &mut self.display, self.conversation.terminal, &self.session);
+        let Ok(Some(notification)) = shown else { return Ok(None) };
+        let parsed = ParsedNotification::parse(&notification);
+        self.count_gates(&parsed);
+        let printed = self.display.show(&notification, &parsed);
+        if self.exit_after_stop.is_none() {
+            self.handle_gate(&parsed).await?;
+        }
+        if let Some(exit) = self.tracker.update(&parsed) {
+            return Ok(Some(self.exit_after_stop.unwrap_or(exit)));
+        }
+        if printed.is_err() && self.exit_after_stop.is_none() {
+            self.display.clear();
+            self.conversation.detach(&self.session, "nobody reads the answer").await;
+            return Ok(Some(Exit::Done));
+        }
+        Ok(None)
+    }
+
+    fn count_gates(&mut self, notification: &ParsedNotification) {
+        let NotificationContent::Event(event) = &notification.content else { return };
+        self.open_gates += usize::from(matches!(**event, Event::GateOpened(_)));
+        self.open_gates = self.open_gates.saturating_sub(usize::from(matches!(**event, Event::GateClosed(_))));
+    }
+
+    /// Prompts for an opened gate or answers it, as the approver says.
+    async fn handle_gate(&mut self, notification: &ParsedNotification) -> Result<(), CommandFailure> {
+        let NotificationContent::Event(event) = &notification.content else { return Ok(()) };
+        let gate = if let Event::GateOpened(gate) = &**event { Some(gate) } else { None };
+        let conversation = self.conversation;
+        match (&self.approver, gate) {
+            (Approver::Person(_), _) => {
+                let step = self.menu.update(notification, std::time::Instant::now());
+                self.take_step(step).await;
+            }
+            (Approver::Policy(policy), Some(gate)) => {
+                // A refusal is printed: another client was faster.
+                let _is_accepted = conversation.send_answer(&self.session, policy.answer(gate)).await;
+            }
+            (Approver::Nobody, Some(gate)) => {
+                let failure = conversation.approval_needed(&self.session, gate);
+                if conversation.fleet_lifetime == FleetLifetime::ThisCommand && conversation.session.is_none() {
+                    conversation.stop_session(&self.session, "there is no person to approve").await;
+                }
+                return Err(failure);
+            }
+            (Approver::Policy(_) | Approver::Nobody, None) | (Approver::Elsewhere, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Passes a typed line to the menu. Without one stdin has ended, and somebody else may answer.
+    async fn handle_typed_line(&mut self, line: Option<TypedLine>) {
+        self.display.clear();
+        match line {
+            Some(line) => {
+                let step = self.menu.interpret(&line.text, line.at);
+                self.take_step(step).await;
+            }
+            None => self.approver = Approver::Elsewhere,
+        }
+    }
+
+    /// Shows the lines of a menu, and sends its answer. A refused answer is asked for again.
+    async fn take_step(&mut self, mut step: MenuStep) {
+        let terminal = self.conversation.terminal;
+        loop {
+            for (style, line) in &step.lines {
+                terminal.note(*style, line);
+            }
+            // The terminal edits no text, so the person reads what to change.
+            if let Some(text) = &step.prefill {
+                terminal.note(Style::Plain, text);
+            }
+            if !step.lines.is_empty() && self.menu.is_asking() {
+                terminal.note(Style::Warn, self.menu.label().trim_end());
+            }
+            let Some(answer) = step.answer else { return };
+            let gate = answer.gate.clone();
+            if self.conversation.send_answer(&self.session, *answer).await {
+                return;
+            }
+            step = self.menu.reopen(&gate, std::time::Instant::now());
+        }
+    }
+
+    /// Leaves the session, or stops it if its fleet ends with this command. Returns the exit if the command ends now.
+    async fn handle_interrupt(&mut self, interrupts: &mut Interrupts) -> Option<Exit> {
+        let conversation = self.conversation;
+        self.display.clear();
+        if self.exit_after_stop.is_some() || conversation.fleet_lifetime == FleetLifetime::Independent {
+            conversation.note_detached(&self.session);
+            return Some(Exit::Interrupted);
+        }
+        if conversation.session.is_some() {
+            let interrupted = interrupts.run_until_interrupted(conversation.interrupt_turn(&self.session)).await;
+            if interrupted.is_none() {
+                conversation.note_detached(&self.session);
+            }
+            return Some(Exit::Interrupted);
+        }
+        conversation.terminal.note(
+            Style::Warn,
+            "stopping the session, since its fleet ends with this command; Ctrl-C again leaves at once",
+        );
+        self.exit_after_stop = Some(Exit::Interrupted);
+        self.deadline = Some(Instant::now() + STOP_MAX);
+        let detached = interrupts.run_until_interrupted(conversation.detach(&self.session, "interrupted")).await;
+        detached.is_none().then_some(Exit::Interrupted)
+    }
+
+    /// Ends the command at its deadline, unless a new session may still say its last word.
+    async fn handle_deadline(&mut self) -> Option<Exit> {
+        let conversation = self.conversation;
+        self.display.clear();
+        if self.exit_after_stop.is_some() {
+            return self.exit_after_stop;
+        }
+        if self.open_gates == 0 && std::mem::take(&mut self.may_answer) {
+            self.deadline = Some(Instant::now() + LAST_WORD_MAX);
+            return None;
+        }
+        conversation.terminal.note(Style::Warn, "‼ no end within --timeout");
+        if self.target == WaitTarget::SessionEnd {
+            conversation.stop_session(&self.session, "no end within its time").await;
+        } else {
+            conversation.detach(&self.session, "no end within its time").await;
+        }
+        Some(Exit::Limit)
     }
 }
 

@@ -5,13 +5,13 @@ use proto::{DeadRequest, ListDeadRequest};
 use serde::Deserialize;
 
 use super::fleet_location::connect;
-use super::output::{finish, format_time, print_table};
 use super::selection::confirm;
 use super::session_reference::{resolve_filter, resolve_session};
 use crate::args::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
 use crate::client::{self, EdgeClient, SessionsApi, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::output::{finish, format_time, print_table};
 use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 

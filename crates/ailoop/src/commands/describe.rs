@@ -7,13 +7,13 @@ use contract::fleet::CallHolder;
 use proto::SessionRequest;
 use serde::Deserialize;
 
-use super::output::{finish, shorten};
 use super::reading::read_session;
 use crate::args::DescribeArgs;
 use crate::client::{SessionsApi, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::Queue;
 use crate::format;
+use crate::output::{finish, shorten};
 use crate::printable::one_line;
 use crate::terminal::Terminal;
 

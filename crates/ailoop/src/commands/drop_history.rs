@@ -11,13 +11,13 @@ use contract::subject::SessionKey;
 
 use super::cells::nats_of_session;
 use super::fleet_location::with_bus;
-use super::output::finish;
 use super::selection::confirm;
 use super::session_reference::parse_whole_id;
 use crate::args::DropHistoryArgs;
 use crate::compose::parse_tenant;
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::output::finish;
 use crate::terminal::{Style, Terminal};
 
 pub(super) async fn drop_history(args: &DropHistoryArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {

@@ -12,13 +12,13 @@ use loop_orchestrator::{Clock as _, SystemClock};
 
 use super::cells::nats_of_session;
 use super::fleet_location::{nats_config, with_bus};
-use super::output::finish;
 use super::reading::read_bus;
 use super::session_reference::parse_whole_id;
 use crate::args::{ExportArgs, ImportArgs};
 use crate::compose::parse_tenant;
 use crate::export_import;
 use crate::failure::{CommandFailure, Exit};
+use crate::output::finish;
 use crate::terminal::{Style, Terminal};
 
 pub(super) async fn export_session(args: &ExportArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {

@@ -8,13 +8,13 @@ use proto::{ReplayRequest, SessionRequest};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::output::{finish, print_table};
 use super::reading::read_session;
 use crate::args::{DecisionsArgs, ReplayArgs};
 use crate::client::{EdgeClient, SessionsApi, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
 use crate::notification::{NotificationContent, ParsedNotification};
+use crate::output::{finish, print_table};
 use crate::stream::SessionStream;
 use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};

@@ -6,7 +6,6 @@ use proto::{Gate, ListGatesRequest, ListReply, ListToolsRequest, Queue, QueuesRe
 use serde_json::{Value, json};
 
 use super::fleet_location::connect;
-use super::output::{finish, first_line, format_session, format_time, json_lines, print_table};
 use super::reading::read_fleet;
 use super::selection::list_request;
 use crate::args::{QueuesArgs, SessionsArgs, SessionsCommand, ToolsArgs};
@@ -14,6 +13,7 @@ use crate::client::{EdgeClient, SessionsApi};
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::FleetStatus;
 use crate::format;
+use crate::output::{finish, first_line, format_session, format_time, json_lines, print_table};
 use crate::table::{Cell, Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 use crate::tools::describe;

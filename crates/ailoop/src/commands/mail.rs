@@ -10,10 +10,10 @@ use tokio::time::sleep;
 use tonic::{Request, Response, Status};
 
 use super::fleet_location::connect;
-use super::output::{finish, json_lines};
 use crate::args::{FleetTarget, MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs};
 use crate::client::{EdgeClient, SessionsApi, command_id};
 use crate::failure::{CommandFailure, Exit};
+use crate::output::{finish, json_lines};
 use crate::terminal::{Style, Terminal};
 use crate::text_argument;
 

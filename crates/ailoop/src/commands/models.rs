@@ -6,10 +6,10 @@ use contract::ErrorCode;
 use model_gateway::{Providers, probe};
 use serde_json::{Value, json};
 
-use super::output::{finish, json_lines, print_table};
 use crate::args::{ModelsArgs, ProbeArgs};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::output::{finish, json_lines, print_table};
 use crate::table::{Cell, Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 

@@ -15,12 +15,12 @@ use session::continuation::{self, ContinuationVerdict, decide_sample};
 
 use super::fleet_location::connect;
 use super::history::fetch_events;
-use super::output::finish;
 use crate::args::{PatternsSuggestArgs, PatternsTestArgs};
 use crate::client::SessionsApi;
 use crate::compose::{compose_agent, read_catalog};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::output::finish;
 use crate::terminal::{Style, Terminal};
 
 /// Sessions whose replies are read for suggestions, the newest first.

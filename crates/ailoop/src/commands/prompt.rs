@@ -3,10 +3,10 @@
 use contract::command::Features;
 use similar::{ChangeTag, TextDiff};
 
-use super::output::finish;
 use crate::args::{PromptCommand, PromptShowArgs};
 use crate::compose::{compose_agent, read_catalog};
 use crate::failure::{CommandFailure, Exit};
+use crate::output::finish;
 use crate::terminal::{Style, Terminal};
 
 pub(super) fn run(command: &PromptCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {

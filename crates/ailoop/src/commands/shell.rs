@@ -5,10 +5,10 @@ use clap_complete::Shell;
 use clap_complete::env::Shells;
 use contract::ErrorCode;
 
-use super::output::finish;
 use crate::args::ManArgs;
 use crate::failure::{CommandFailure, Exit};
 use crate::help;
+use crate::output::finish;
 use crate::terminal::{Style, Terminal};
 
 /// The variable by which a completion script asks this command for candidates.

@@ -6,12 +6,12 @@ use contract::event::Spent;
 use proto::StatsRequest;
 use serde::Deserialize;
 
-use super::output::{finish, print_table};
 use super::reading::read_fleet;
 use crate::args::StatsArgs;
 use crate::client::{EdgeClient, SessionsApi, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::output::{finish, print_table};
 use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::fleet_location::connect;
-use super::output::{finish, table_width};
 use crate::args::{OutputArgs, StatusArgs, TopArgs};
 use crate::client::EdgeClient;
 use crate::columns::wrap_words;
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::{FleetStatus, Queue, Replica, Stored};
 use crate::format;
+use crate::output::{finish, table_width};
 use crate::printable::one_line;
 use crate::signals::Interrupts;
 use crate::table::{Cell, Table, TableColumn, TableWidth};

@@ -15,13 +15,13 @@ use uuid::Uuid;
 
 use super::fleet_location::{connect, nats_config, with_bus};
 use super::lists;
-use super::output::finish;
 use crate::args::{
     NatsTarget, ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs,
 };
 use crate::compose::parse_tenant;
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::output::finish;
 use crate::signals::Interrupts;
 use crate::terminal::{Style, Terminal};
 use crate::text_argument;

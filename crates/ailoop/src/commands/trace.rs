@@ -7,12 +7,12 @@ use proto::SessionRequest;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::output::finish;
 use super::reading::read_session;
 use crate::args::TraceArgs;
 use crate::client::{SessionsApi, read_answer};
 use crate::failure::{CommandFailure, Exit};
 use crate::format;
+use crate::output::finish;
 use crate::printable::one_line;
 use crate::terminal::{Style, Terminal};
 

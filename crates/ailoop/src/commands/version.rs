@@ -1,8 +1,8 @@
 //! `ailoop version`: prints what this binary was built from.
 
-use super::output::finish;
 use crate::args::VersionArgs;
 use crate::failure::Exit;
+use crate::output::finish;
 use crate::terminal::Terminal;
 use crate::version;
 

@@ -3,11 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use configuration::models::{self, is_key_set};
+use configuration::models::{self, ModelsFile, is_key_set};
 use configuration::{ConfigError, Settings, UntrustedConfig, env};
 use contract::ErrorCode;
 use service::common::CommonSettings;
-use tool_host::FilesConfig;
+use tool_host::{FilesConfig, ToolHostConfig};
 
 use crate::args::{Files, UpArgs};
 use crate::default_model::{self, ModelChoice, ModelSources};
@@ -63,7 +63,7 @@ pub(crate) struct FleetPlan {
     pub(super) composer: prompt_composer::ComposerConfig,
     pub(super) gateway: model_gateway::GatewayConfig,
     pub(super) executor: tool_executor::ExecutorConfig,
-    pub(super) tool_host: tool_host::ToolHostConfig,
+    pub(super) tool_host: ToolHostConfig,
     pub(super) orchestrator: loop_orchestrator::OrchestratorConfig,
     pub(super) edge: edge::EdgeConfig,
     pub(super) credentials: CredentialSource,
@@ -126,36 +126,10 @@ impl FleetPlan {
         composer = composer.watch_config_file()?;
         let mut edge: edge::EdgeConfig = settings.section("edge")?;
         listen.apply(&mut edge);
-        let mut tool_host: tool_host::ToolHostConfig = settings.section(tool_host::SECTION)?;
-        tool_host.tenant = edge.tenant.clone();
-        tool_host.plans.get_or_insert_default();
-        tool_host.mail.get_or_insert_default();
-        tool_host.results.get_or_insert_default();
-        tool_host.fetch.get_or_insert_default();
-        let login = tool_host.files.take().and_then(|files| files.login);
-        tool_host.files = Some(FilesConfig { root: root.clone(), out: Some(out.clone()), login });
+        let tool_host = configure_tool_host(&settings, &edge, &root, &out)?;
 
         let models = models::load(settings.paths())?;
-        let configured = composer.default_model.clone().filter(|model| !model.is_empty());
-        // The composer reads the default of models.yaml itself, and again after each change of the file.
-        let is_from_file = model.is_none() && configured.is_none() && models.default.is_some();
-        let is_named = model.is_some() || configured.is_some();
-        let configured = configured.or_else(|| models.default.clone());
-        let choice = default_model::choose_model(
-            &ModelSources { requested: model, configured, with_key: default_model::find_with_key(&models) },
-            &models,
-        )
-        .await;
-        composer.default_model = (!is_from_file).then(|| choice.model.clone());
-
-        if is_named {
-            let known = models.resolve(&choice.model);
-            known.map_err(|unknown| CommandFailure::new(ErrorCode::UnknownModel, unknown.to_string()))?;
-        }
-        let mut missing_keys: Vec<String> = models.providers.values().filter_map(|of| of.api_key_env.clone()).collect();
-        missing_keys.retain(|name| !is_key_set(name));
-        missing_keys.sort();
-        missing_keys.dedup();
+        let choice = choose_default_model(model, &mut composer, &models).await?;
 
         let nats = match nats {
             Some(url) => NatsSource::Existing { url },
@@ -174,7 +148,7 @@ impl FleetPlan {
             orchestrator,
             edge,
             credentials: CredentialSource::Kept,
-            missing_keys,
+            missing_keys: find_missing_keys(&models),
             untrusted: settings.paths().untrusted.clone(),
             choice,
             root,
@@ -189,6 +163,55 @@ impl FleetPlan {
             NatsSource::Existing { .. } => None,
         }
     }
+}
+
+/// Reads the configuration of the tool-host, and adds the tools that every fleet in this process has.
+fn configure_tool_host(
+    settings: &Settings,
+    edge: &edge::EdgeConfig,
+    root: &Path,
+    out: &Path,
+) -> Result<ToolHostConfig, ConfigError> {
+    let mut config: ToolHostConfig = settings.section(tool_host::SECTION)?;
+    config.tenant = edge.tenant.clone();
+    config.plans.get_or_insert_default();
+    config.mail.get_or_insert_default();
+    config.results.get_or_insert_default();
+    config.fetch.get_or_insert_default();
+    let login = config.files.take().and_then(|files| files.login);
+    config.files = Some(FilesConfig { root: root.to_owned(), out: Some(out.to_owned()), login });
+    Ok(config)
+}
+
+/// Chooses the model of agents that name none, and sets it in the composer. A named model must be one that the models
+/// file resolves.
+async fn choose_default_model(
+    requested: Option<String>,
+    composer: &mut prompt_composer::ComposerConfig,
+    models: &ModelsFile,
+) -> Result<ModelChoice, CommandFailure> {
+    let configured = composer.default_model.clone().filter(|model| !model.is_empty());
+    // The composer reads the default of models.yaml itself, and again after each change of the file.
+    let is_from_file = requested.is_none() && configured.is_none() && models.default.is_some();
+    let is_named = requested.is_some() || configured.is_some();
+    let configured = configured.or_else(|| models.default.clone());
+    let sources = ModelSources { requested, configured, with_key: default_model::find_with_key(models) };
+    let choice = default_model::choose_model(&sources, models).await;
+    composer.default_model = (!is_from_file).then(|| choice.model.clone());
+    if is_named {
+        let known = models.resolve(&choice.model);
+        known.map_err(|unknown| CommandFailure::new(ErrorCode::UnknownModel, unknown.to_string()))?;
+    }
+    Ok(choice)
+}
+
+/// Returns the variables of providers' keys that are not set.
+fn find_missing_keys(models: &ModelsFile) -> Vec<String> {
+    let mut missing: Vec<String> = models.providers.values().filter_map(|of| of.api_key_env.clone()).collect();
+    missing.retain(|name| !is_key_set(name));
+    missing.sort();
+    missing.dedup();
+    missing
 }
 
 /// Sets which lines are logged, unless `RUST_LOG` says it.

@@ -1,15 +1,12 @@
 //! Stance of a German, French or Spanish sentence about another step. The phrases are in `words/de.txt` and so on.
 
-pub(super) mod tags;
-
-use tags::{
-    ANNOUNCES, ASKS, BEGINS, DONE, FRENCH, GERMAN, IDLE, MARKS, PAST, REQUESTS, SPANISH, SUBORDINATE, UNFINISHED, WHO,
-};
-
 use super::lexicon::Words;
 use super::sentence::{End, LineKind, SPAN, Sentence};
 use super::stance::Stance;
 use super::tags::Tags;
+use super::tags::european::{
+    ANNOUNCES, ASKS, BEGINS, DONE, FRENCH, GERMAN, IDLE, MARKS, PAST, REQUESTS, SPANISH, SUBORDINATE, UNFINISHED, WHO,
+};
 
 pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>) -> Stance {
     let mut languages = [GERMAN, FRENCH, SPANISH]

@@ -4,10 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use super::english::tags as english;
-use super::european::tags as european;
 use super::sentence::SPAN;
-use super::tags::Tags;
+use super::tags::{Tags, english, european};
 
 #[derive(Debug, Default)]
 struct Entry {

@@ -109,35 +109,12 @@ impl Sentences {
                 continue;
             }
             rest = &rest[length..];
-            let end = match c {
-                '.' if next == Some('.') => continue,
-                '.' if line[..line.len() - rest.len()].ends_with("...") && !next.is_some_and(char::is_alphanumeric) => {
-                    Some(End::Dots)
-                }
-                '\u{2026}' => Some(End::Dots),
-                '.' | '!' | ';' if next.is_none_or(|next| !next.is_alphanumeric() && next != '/') => Some(End::Full),
-                '?' if next.is_none_or(|next| !next.is_alphanumeric() || is_cjk(next)) => Some(End::Question),
-                '!' if next.is_some_and(is_cjk) => Some(End::Full),
-                // "(owner: IT)" is one remark.
-                ':' if next.is_none_or(|next| next.is_whitespace() || matches!(next, '*' | '_'))
-                    && !is_in_parentheses(&self.text[begin..]) =>
-                {
-                    Some(End::Colon)
-                }
-                // "Built fine \u{2705} Now on to the next one."
-                '\u{2705}' | '\u{2714}' | '\u{2611}' | '\u{274C}' | '\u{1F300}'..='\u{1FAFF}'
-                    if rest
-                        .trim_start_matches(|c: char| !c.is_alphanumeric())
-                        .starts_with(|c: char| c.is_uppercase() || is_cjk(c)) =>
-                {
-                    Some(End::Full)
-                }
-                '\u{3002}' | '\u{FF01}' | '\u{FF1B}' => Some(End::Full),
-                '\u{FF1F}' => Some(End::Question),
-                '\u{FF1A}' => Some(End::Colon),
-                _ => None,
-            };
-            if let Some(end) = end {
+            // The last of several dots decides.
+            if c == '.' && next == Some('.') {
+                continue;
+            }
+            let before = &line[..line.len() - rest.len()];
+            if let Some(end) = find_end(c, before, rest, &self.text[begin..]) {
                 // "1." and "e.g." end no sentence.
                 if end == End::Full && c == '.' && is_abbreviation(&self.text[begin..]) {
                     self.text.push(c);
@@ -224,6 +201,37 @@ fn span(rest: &str, c: char) -> Option<usize> {
     let at = inner.find(close)?;
     let end = inner[at..].chars().next().map_or(0, char::len_utf8);
     Some(c.len_utf8() + at + end)
+}
+
+/// Returns the end that a character is for its sentence; none if the sentence goes on. In the line, `before` ends with
+/// the character, and `rest` follows it.
+fn find_end(c: char, before: &str, rest: &str, sentence: &str) -> Option<End> {
+    let next = rest.chars().next();
+    match c {
+        '.' if before.ends_with("...") && !next.is_some_and(char::is_alphanumeric) => Some(End::Dots),
+        '\u{2026}' => Some(End::Dots),
+        '.' | '!' | ';' if next.is_none_or(|next| !next.is_alphanumeric() && next != '/') => Some(End::Full),
+        '?' if next.is_none_or(|next| !next.is_alphanumeric() || is_cjk(next)) => Some(End::Question),
+        '!' if next.is_some_and(is_cjk) => Some(End::Full),
+        // "(owner: IT)" is one remark.
+        ':' if next.is_none_or(|next| next.is_whitespace() || matches!(next, '*' | '_'))
+            && !is_in_parentheses(sentence) =>
+        {
+            Some(End::Colon)
+        }
+        // "Built fine \u{2705} Now on to the next one."
+        '\u{2705}' | '\u{2714}' | '\u{2611}' | '\u{274C}' | '\u{1F300}'..='\u{1FAFF}'
+            if rest
+                .trim_start_matches(|c: char| !c.is_alphanumeric())
+                .starts_with(|c: char| c.is_uppercase() || is_cjk(c)) =>
+        {
+            Some(End::Full)
+        }
+        '\u{3002}' | '\u{FF01}' | '\u{FF1B}' => Some(End::Full),
+        '\u{FF1F}' => Some(End::Question),
+        '\u{FF1A}' => Some(End::Colon),
+        _ => None,
+    }
 }
 
 /// Whether what a dot follows is shortened by it: one letter, or a number at the beginning.

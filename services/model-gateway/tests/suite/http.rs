@@ -1,7 +1,7 @@
 //! The chat-completions protocol against correct and faulty servers.
 
 #[allow(dead_code, unreachable_pub, reason = "the server of the end-to-end tests; not all of it is used here")]
-#[path = "../../../../tests/src/model.rs"]
+#[path = "../../../../tests/src/model/mod.rs"]
 mod model;
 
 use std::time::Duration;

@@ -22,7 +22,7 @@ use super::config::ToolRules;
 use super::failure::{CallFailure, connection_lost_error, timeout_error, unknown_outcome_error, unreachable_error};
 use super::notifications::ProgressRouter;
 use super::result;
-use super::server_name::ServerName;
+use crate::server_name::ServerName;
 use tool_schema::{Checker, Schema};
 
 /// Calls with a permit that the connection has not taken yet; each caller waits.
@@ -67,6 +67,26 @@ pub(super) enum RequestKind {
     Tool(String, Option<(Schema, Checker)>),
     /// The read of a resource.
     Resource,
+}
+
+impl RequestKind {
+    /// Makes the request with these arguments. Returns it with the schema of its structured result, if it has one.
+    fn into_request(self, arguments: JsonObject) -> Result<(ClientRequest, Option<(Schema, Checker)>), ToolError> {
+        match self {
+            Self::Tool(tool, result_schema) => {
+                let mut params = CallToolRequestParams::new(tool);
+                params.arguments = Some(arguments);
+                Ok((ClientRequest::CallToolRequest(CallToolRequest::new(params)), result_schema))
+            }
+            Self::Resource => {
+                let Some(uri) = arguments.get("uri").and_then(Value::as_str) else {
+                    return Err(ToolError::new("the arguments do not fit: uri is missing"));
+                };
+                let params = ReadResourceRequestParams::new(uri);
+                Ok((ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params)), None))
+            }
+        }
+    }
 }
 
 /// State of the connection, as the end of a call shows it.
@@ -168,20 +188,13 @@ impl QueuedCall {
         if self.answer.is_closed() {
             return ConnectionSignal::Ignored;
         }
-        let (effect, arguments) = (self.effect, std::mem::take(&mut self.arguments));
-        let (request, result_schema) = match std::mem::replace(&mut self.kind, RequestKind::Resource) {
-            RequestKind::Tool(tool, result_schema) => {
-                let mut params = CallToolRequestParams::new(tool);
-                params.arguments = Some(arguments);
-                (ClientRequest::CallToolRequest(CallToolRequest::new(params)), result_schema)
-            }
-            RequestKind::Resource => {
-                let Some(uri) = arguments.get("uri").and_then(Value::as_str) else {
-                    self.reply(Err(ToolError::new("the arguments do not fit: uri is missing")));
-                    return ConnectionSignal::Ignored;
-                };
-                let params = ReadResourceRequestParams::new(uri);
-                (ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params)), None)
+        let effect = self.effect;
+        let kind = std::mem::replace(&mut self.kind, RequestKind::Resource);
+        let (request, result_schema) = match kind.into_request(std::mem::take(&mut self.arguments)) {
+            Ok(made) => made,
+            Err(error) => {
+                self.reply(Err(error));
+                return ConnectionSignal::Ignored;
             }
         };
         let options = PeerRequestOptions::no_options().with_meta(std::mem::take(&mut self.meta));

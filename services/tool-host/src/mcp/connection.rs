@@ -20,11 +20,11 @@ use super::notifications::{NotificationHandler, ProgressRouter};
 use super::observed_client::StreamObserver;
 use super::pace::ReadPace;
 use super::registration::ListedTool;
-use super::server_name::ServerName;
 use super::server_process::ServerProcess;
 use super::task_tools::TaskTools;
 use super::transport::{OpenError, open};
 use super::{config, tool_listing};
+use crate::server_name::ServerName;
 
 /// Interval at which a server is asked for its tools: to check that it is alive, and to find changes that it did not
 /// report.

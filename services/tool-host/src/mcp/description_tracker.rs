@@ -40,8 +40,8 @@ impl DescriptionTracker {
 mod tests {
     use super::super::config::ToolRules;
     use super::super::registration::{ListedTool, select_tools};
-    use super::super::server_name::ServerName;
     use super::*;
+    use crate::server_name::ServerName;
     use serde_json::json;
 
     #[test]

@@ -11,7 +11,7 @@ use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, StreamableHttpError,
 };
 
-use super::server_name::ServerName;
+use crate::server_name::ServerName;
 use contract::tool::UNKNOWN_OUTCOME_TEXT;
 
 /// Reason why a call has no result.

@@ -14,7 +14,6 @@ mod pace;
 mod published_tools;
 mod registration;
 mod result;
-mod server_name;
 mod server_process;
 mod supervisor;
 mod task_tools;
@@ -34,10 +33,10 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 pub use config::McpConfig;
-pub use server_name::ServerName;
 
 use super::connect::connect_tools;
 use super::error::HostError;
+use super::server_name::ServerName;
 use published_tools::PublishedTools;
 use supervisor::Supervisor;
 

@@ -154,9 +154,9 @@ impl MeasuredLine {
 #[cfg(test)]
 mod tests {
     use super::super::pace::ReadPace;
-    use super::super::server_name::ServerName;
     use super::super::task_tools::TaskTools;
     use super::*;
+    use crate::server_name::ServerName;
     use tokio::io::AsyncReadExt;
 
     /// A reader that returns a text in pieces.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use service::pace::{self, Rate};
 
-use super::server_name::ServerName;
+use crate::server_name::ServerName;
 
 /// On average 500 messages or 33 MB a second, and bursts of 1,000 messages or 66 MB.
 const RATE: Rate =

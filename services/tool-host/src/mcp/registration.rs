@@ -10,7 +10,7 @@ use rmcp::model::ToolAnnotations;
 use serde_json::Value;
 
 use super::config::ToolRules;
-use super::server_name::{ServerName, is_name_char};
+use crate::server_name::{ServerName, is_name_char};
 use tool_schema::TEXT_BYTES_MAX;
 
 /// Tools of one server that are served; the others are left out, with a warning.

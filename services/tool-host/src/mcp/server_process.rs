@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::config::ServerProgram;
 use super::pace::ReadPace;
-use super::server_name::ServerName;
+use crate::server_name::ServerName;
 
 /// Variables of this process that every server gets: those for finding programs and files, and for the language.
 const ENV_DEFAULT: [&str; 3] = ["PATH", "HOME", "LANG"];

@@ -17,7 +17,7 @@ use super::connection::{Connection, ConnectionEvent, NewConnection};
 use super::description_tracker::DescriptionTracker;
 use super::published_tools::PublishedTools;
 use super::registration::{self, ListedTool};
-use super::server_name::ServerName;
+use crate::server_name::ServerName;
 
 /// Warnings about one server that are remembered, so that each is logged once.
 const LOGGED_WARNINGS_MAX: usize = 1_000;

@@ -15,9 +15,9 @@ use super::failure;
 use super::notifications::NotificationHandler;
 use super::observed_client::{ObservedClient, StreamObserver};
 use super::oversize::{MESSAGE_BYTES_MAX, OversizeFilter};
-use super::server_name::ServerName;
 use super::server_process::ServerProcess;
 use crate::http;
+use crate::server_name::ServerName;
 
 /// Time of a server to complete the handshake: some download their program first.
 const START_MAX: Duration = Duration::from_mins(1);

@@ -14,9 +14,9 @@ use crate::chat::slash_command::CompletionValues;
 use crate::client::{EdgeClient, SessionsApi, command_id};
 use crate::commands::control::{ControlVerb, control_request};
 use crate::commands::lists::fetch_tools;
-use crate::commands::output::first_line;
 use crate::failure::CommandFailure;
 use crate::format;
+use crate::output::first_line;
 use crate::table::{Table, TableColumn};
 use crate::tool_summary::to_line;
 

@@ -10,8 +10,8 @@ use service::clock::{Clock as _, SystemClock};
 
 use crate::args::{NatsArgs, NatsAuthKeys, NatsAuthServerArgs};
 use crate::commands::fleet_location::nats_config;
-use crate::commands::output::finish;
 use crate::failure::{CommandFailure, Exit};
+use crate::output::finish;
 use crate::terminal::Terminal;
 
 /// Bytes of the Secrets on stdin: Kubernetes allows 1 MiB for each.

@@ -13,9 +13,9 @@ use serde_json::json;
 use super::installation::{connect, finish_with_changes, now, open};
 use super::servers::ACCOUNTS;
 use crate::args::{NatsUserAddArgs, NatsUserListArgs, NatsUserRevokeArgs, OutputArgs};
-use crate::commands::output::{finish, json_lines, print_table};
 use crate::compose::parse_tenant;
 use crate::failure::{CommandFailure, Exit};
+use crate::output::{finish, json_lines, print_table};
 use crate::table::{Table, TableColumn};
 use crate::terminal::{Style, Terminal};
 

@@ -74,15 +74,15 @@ pub(crate) async fn check_calls(
     tool: &ExaminedTool,
     arguments: &Json,
     options: &CallOptions,
-    mut caller: TrialCaller,
+    caller: TrialCaller,
     now: impl Fn() -> Timestamp,
 ) -> Result<Vec<Check>, BusError> {
-    let mut examiner = Examiner { client, exchanges: Vec::new(), timeout: options.timeout };
     let valid_body = Bytes::copy_from_slice(arguments.get().as_bytes());
-    let deadline = |timeout: Duration| now().after(timeout);
+    let timeout = options.timeout;
+    let mut examiner = Examiner { client, tool, caller, now, valid_body, timeout, exchanges: Vec::new() };
 
-    let call = caller.make_call(valid_body.clone(), deadline(options.timeout));
-    let first = examiner.call(&call, options.timeout).await?;
+    let call = examiner.make_valid_call();
+    let first = examiner.call(&call, timeout).await?;
     let error = if first.first_answer().is_none() { client.fetch_last_error().await? } else { None };
     let mut checks =
         vec![judge::check_valid_arguments(&first, arguments.get(), options.arguments.is_some(), error.as_deref())];
@@ -91,28 +91,8 @@ pub(crate) async fn check_calls(
         return Ok(checks);
     }
 
-    // Invalid calls.
-    let quick = QUICK_ANSWER_MAX.min(options.timeout);
-    let value: Value = serde_json::from_str(arguments.get()).unwrap_or_default();
-    let is_valid = |made: &Value| tool.schema.check(&Json::of(made)).is_ok();
-    let invalid = sample::make_invalid(&parse_schema(tool), &value, is_valid);
-    if invalid.is_empty() {
-        checks.push(Check::skip("wrong arguments", "its schema accepts everything"));
-    }
-    for (what, made) in invalid {
-        let call = caller.make_call(made.to_string(), deadline(options.timeout));
-        checks.push(judge::check_refusal("wrong arguments", &what, &examiner.call(&call, quick).await?));
-    }
-    let invalid_body = caller.make_call(INVALID_BODY, deadline(options.timeout));
-    checks.push(judge::check_refusal("garbage", "no JSON", &examiner.call(&invalid_body, quick).await?));
-    let valid_again = match tool.spec.effect {
-        // A redelivery has no second effect.
-        EffectClass::Idempotent => call.redeliver(),
-        EffectClass::Pure | EffectClass::AtMostOnce | EffectClass::Reconcilable => {
-            caller.make_call(valid_body.clone(), deadline(options.timeout))
-        }
-    };
-    let after_invalid = examiner.call(&valid_again, options.timeout).await?;
+    checks.extend(examiner.check_invalid_calls().await?);
+    let after_invalid = examiner.call_again(&call).await?;
     let remaining = client.find_replicas().await?.replicas.len();
     checks.push(judge::check_survival(&after_invalid, tool.replicas.replicas.len(), remaining));
     if after_invalid.first_answer().is_none() {
@@ -120,36 +100,9 @@ pub(crate) async fn check_calls(
         return Ok(checks);
     }
 
-    // Redelivered calls.
-    match tool.spec.effect {
-        EffectClass::AtMostOnce => checks.push(Check::skip("repeated", "no call of an at_most_once tool is repeated")),
-        EffectClass::Reconcilable => {
-            let unsent = caller.make_call(valid_body.clone(), deadline(options.timeout));
-            checks.push(judge::check_probe(client.probe(&unsent, quick).await?.as_ref()));
-        }
-        effect @ (EffectClass::Pure | EffectClass::Idempotent) => {
-            let second = examiner.call(&call.redeliver(), options.timeout).await?;
-            checks.push(judge::check_redelivery("repeated", effect, &first, &second));
-            let call = caller.make_call(valid_body.clone(), deadline(options.timeout));
-            let (one, other) = examiner.call_twice(&call, options.timeout).await?;
-            checks.push(judge::check_redelivery("twice at once", effect, &one, &other));
-        }
-    }
-
-    // Late and cancelled calls.
-    let late = caller.make_call(valid_body.clone(), PASSED_DEADLINE);
-    checks.push(judge::check_deadline(&examiner.call(&late, quick).await?));
-    let call = caller.make_call(valid_body, deadline(options.timeout));
-    let (cancelled_at, record) = examiner.call_and_cancel(&call).await?;
-    checks.push(judge::check_cancel(cancelled_at, &record));
-
-    // All replies together.
-    let records = examiner.finish().await;
-    let records: Vec<&CallRecord> = records.iter().collect();
-    checks.push(judge::check_single_reply(&records, tool.replicas.replicas.len()));
-    checks.push(judge::check_progress(&records));
-    checks.push(judge::check_size(&records, &tool.spec));
-    checks.push(judge::check_trace(&first, caller.trace_id()));
+    checks.extend(examiner.check_redelivered_calls(&call, &first).await?);
+    checks.extend(examiner.check_late_and_cancelled_calls().await?);
+    checks.extend(examiner.check_all_replies(&first).await);
     Ok(checks)
 }
 
@@ -167,13 +120,104 @@ fn parse_schema(tool: &ExaminedTool) -> Value {
 }
 
 /// Makes the calls. It keeps every exchange until the end, since a surplus reply may come late.
-struct Examiner<'a> {
+struct Examiner<'a, Now> {
     client: &'a ToolClient<'a>,
-    exchanges: Vec<CallExchange>,
+    tool: &'a ExaminedTool,
+    caller: TrialCaller,
+    /// Returns the current time, from which deadlines are counted.
+    now: Now,
+    /// The body of calls with valid arguments.
+    valid_body: Bytes,
     timeout: Duration,
+    exchanges: Vec<CallExchange>,
 }
 
-impl Examiner<'_> {
+impl<Now: Fn() -> Timestamp> Examiner<'_, Now> {
+    /// Checks that calls with wrong arguments or without JSON are refused.
+    async fn check_invalid_calls(&mut self) -> Result<Vec<Check>, BusError> {
+        let (tool, quick) = (self.tool, self.quick_timeout());
+        let value: Value = serde_json::from_slice(&self.valid_body).unwrap_or_default();
+        let is_valid = |made: &Value| tool.schema.check(&Json::of(made)).is_ok();
+        let invalid = sample::make_invalid(&parse_schema(tool), &value, is_valid);
+        let mut checks = Vec::new();
+        if invalid.is_empty() {
+            checks.push(Check::skip("wrong arguments", "its schema accepts everything"));
+        }
+        for (what, made) in invalid {
+            let call = self.make_call(made.to_string());
+            checks.push(judge::check_refusal("wrong arguments", &what, &self.call(&call, quick).await?));
+        }
+        let invalid_body = self.make_call(INVALID_BODY);
+        checks.push(judge::check_refusal("garbage", "no JSON", &self.call(&invalid_body, quick).await?));
+        Ok(checks)
+    }
+
+    /// Calls the tool with valid arguments after the invalid calls.
+    async fn call_again(&mut self, first: &TrialCall) -> Result<CallRecord, BusError> {
+        let call = match self.tool.spec.effect {
+            // A redelivery has no second effect.
+            EffectClass::Idempotent => first.redeliver(),
+            EffectClass::Pure | EffectClass::AtMostOnce | EffectClass::Reconcilable => self.make_valid_call(),
+        };
+        self.call(&call, self.timeout).await
+    }
+
+    /// Checks the answers to calls that are delivered twice, or the probe of a tool that has one.
+    async fn check_redelivered_calls(&mut self, call: &TrialCall, first: &CallRecord) -> Result<Vec<Check>, BusError> {
+        match self.tool.spec.effect {
+            EffectClass::AtMostOnce => Ok(vec![Check::skip("repeated", "no call of an at_most_once tool is repeated")]),
+            EffectClass::Reconcilable => {
+                let unsent = self.make_valid_call();
+                let answer = self.client.probe(&unsent, self.quick_timeout()).await?;
+                Ok(vec![judge::check_probe(answer.as_ref())])
+            }
+            effect @ (EffectClass::Pure | EffectClass::Idempotent) => {
+                let second = self.call(&call.redeliver(), self.timeout).await?;
+                let repeated = judge::check_redelivery("repeated", effect, first, &second);
+                let call = self.make_valid_call();
+                let (one, other) = self.call_twice(&call, self.timeout).await?;
+                Ok(vec![repeated, judge::check_redelivery("twice at once", effect, &one, &other)])
+            }
+        }
+    }
+
+    /// Checks the end of a call whose deadline has passed, and of one that is cancelled.
+    async fn check_late_and_cancelled_calls(&mut self) -> Result<[Check; 2], BusError> {
+        let late = self.caller.make_call(self.valid_body.clone(), PASSED_DEADLINE);
+        let deadline = judge::check_deadline(&self.call(&late, self.quick_timeout()).await?);
+        let call = self.make_valid_call();
+        let (cancelled_at, record) = self.call_and_cancel(&call).await?;
+        Ok([deadline, judge::check_cancel(cancelled_at, &record)])
+    }
+
+    /// Checks the replies to all calls together, and the trace of the first one.
+    async fn check_all_replies(self, first: &CallRecord) -> [Check; 4] {
+        let tool = self.tool;
+        let trace = judge::check_trace(first, self.caller.trace_id());
+        let records = self.finish().await;
+        let records: Vec<&CallRecord> = records.iter().collect();
+        [
+            judge::check_single_reply(&records, tool.replicas.replicas.len()),
+            judge::check_progress(&records),
+            judge::check_size(&records, &tool.spec),
+            trace,
+        ]
+    }
+
+    fn make_valid_call(&mut self) -> TrialCall {
+        self.make_call(self.valid_body.clone())
+    }
+
+    fn make_call(&mut self, body: impl Into<Bytes>) -> TrialCall {
+        let deadline = (self.now)().after(self.timeout);
+        self.caller.make_call(body, deadline)
+    }
+
+    /// Returns the longest wait for an answer that needs no work.
+    fn quick_timeout(&self) -> Duration {
+        QUICK_ANSWER_MAX.min(self.timeout)
+    }
+
     async fn call(&mut self, call: &TrialCall, within: Duration) -> Result<CallRecord, BusError> {
         let mut exchange = self.client.call(call).await?;
         let record = exchange.wait_for_answer(within).await.clone();
@@ -196,7 +240,7 @@ impl Examiner<'_> {
         let at = exchange.record.answers.is_empty().then(|| exchange.elapsed());
         if let Some(at) = at {
             self.client.cancel(call.cancel_headers()).await?;
-            exchange.wait_for_answer(at + QUICK_ANSWER_MAX.min(self.timeout)).await;
+            exchange.wait_for_answer(at + self.quick_timeout()).await;
         }
         let record = exchange.record.clone();
         self.exchanges.push(exchange);

@@ -1,9 +1,9 @@
 //! Announcements of the model: "I'll", "let me".
 
-use super::tags::{ADVERBS, FUTURE, IDLE, IDLE_TOGETHER, REPORT};
 use crate::intent::lexicon::Words;
 use crate::intent::sentence::SPAN;
 use crate::intent::stance::Stance;
+use crate::intent::tags::english::{ADVERBS, FUTURE, IDLE, IDLE_TOGETHER, REPORT};
 
 /// Returns the stance of each "I'll" and "let me".
 pub(super) fn futures(words: &Words<'_>) -> impl Iterator<Item = Stance> {

@@ -1,7 +1,7 @@
 //! Whether a sentence leaves what happens next to its reader.
 
-use super::tags::{ASKS, DECIDES, DOING, FUTURE, WAITS, WHEN};
 use crate::intent::lexicon::Words;
+use crate::intent::tags::english::{ASKS, DECIDES, DOING, FUTURE, WAITS, WHEN};
 
 /// Verbs by which a reader hands something over.
 const HANDOVER_VERBS: &[&str] = &[

@@ -1,8 +1,10 @@
 //! Work that a sentence names without a future: "Reading the log.", "Next: the tests."
 
-use super::tags::{BEHAVES, DOING, FINITE, LABELS, NAMES_WORK, NO_GERUND, RESUMES, STEPS, SUBORDINATE, WORKS};
 use crate::intent::lexicon::Words;
 use crate::intent::sentence::{End, LineKind, SPAN, Sentence};
+use crate::intent::tags::english::{
+    BEHAVES, DOING, FINITE, LABELS, NAMES_WORK, NO_GERUND, RESUMES, STEPS, SUBORDINATE, WORKS,
+};
 
 /// "I'm updating the components now."
 pub(super) fn is_doing(words: &Words<'_>) -> bool {

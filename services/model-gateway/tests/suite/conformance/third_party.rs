@@ -1,4 +1,4 @@
-//! Conversations with servers of third parties. `make third-party` installs and starts them.
+//! Conversations with servers of third parties. `make lab NAME=third-party` installs and starts them.
 
 use contract::Json;
 use contract::model::{Content, FailureKind as K, FinishReason, Message, ModelItem, ReasoningParts, ToolCall};
@@ -13,7 +13,7 @@ use super::{call_at, figures, item};
 fn server(variable: &str) -> Option<String> {
     let url = configuration::env(variable);
     if url.is_none() {
-        figures(&format!("skipped: {variable} is not set; `make third-party` starts the server and sets it"));
+        figures(&format!("skipped: {variable} is not set; `make lab NAME=third-party` starts the server and sets it"));
     }
     url
 }

@@ -1,7 +1,10 @@
 //! Tags: the meanings of words and phrases of the lexicon.
 
+pub(super) mod english;
+pub(super) mod european;
+
 /// Meanings of words, as a set of bits.
-pub(super) type Tags = u64;
+pub(crate) type Tags = u64;
 
 /// A section of a file of words, and what its phrases stand for.
-pub(super) type Section = (&'static str, Tags);
+pub(crate) type Section = (&'static str, Tags);

@@ -21,22 +21,22 @@ pub(crate) fn finish(printed: Result<(), StdoutClosed>) -> Exit {
 }
 
 /// One line of JSON for each value.
-pub(super) fn json_lines(values: impl Iterator<Item = Value>) -> String {
+pub(crate) fn json_lines(values: impl Iterator<Item = Value>) -> String {
     values.flat_map(|value| [value.to_string(), "\n".to_owned()]).collect()
 }
 
 /// Returns the first line of a text.
-pub(super) fn first_line(text: &str) -> &str {
+pub(crate) fn first_line(text: &str) -> &str {
     text.trim().lines().next().unwrap_or_default()
 }
 
 /// Returns the first line of a text, cut with an ellipsis after [`TEXT_CHARS_MAX`].
-pub(super) fn shorten(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     format::cut(first_line(text).to_owned(), TEXT_CHARS_MAX)
 }
 
 /// Formats an instant of the fleet for the reader of the output: for people how long ago or in how long, else as it is.
-pub(super) fn format_time(time: &str, terminal: &Terminal) -> String {
+pub(crate) fn format_time(time: &str, terminal: &Terminal) -> String {
     match Timestamp::parse(time) {
         Some(at) if terminal.is_for_people() => relative_time(at, SystemClock.now()),
         Some(_) | None => time.to_owned(),
@@ -52,14 +52,14 @@ fn relative_time(at: Timestamp, now: Timestamp) -> String {
 
 /// Formats the id of a session for the reader of the output: for people the short form of a generated id, which stands
 /// for it in every command.
-pub(super) fn format_session(id: &str, output: &OutputArgs, terminal: &Terminal) -> String {
+pub(crate) fn format_session(id: &str, output: &OutputArgs, terminal: &Terminal) -> String {
     let is_short = !output.is_wide() && terminal.is_for_people();
     let session = SessionId::new(id).ok().filter(|_| is_short);
     session.as_ref().and_then(SessionId::short).unwrap_or(id).to_owned()
 }
 
 /// Returns the columns that a table may have.
-pub(super) fn table_width(output: &OutputArgs, terminal: &Terminal) -> TableWidth {
+pub(crate) fn table_width(output: &OutputArgs, terminal: &Terminal) -> TableWidth {
     if output.is_wide() {
         return TableWidth::Unlimited;
     }
@@ -67,7 +67,7 @@ pub(super) fn table_width(output: &OutputArgs, terminal: &Terminal) -> TableWidt
 }
 
 /// Prints a table as the command line asks for it.
-pub(super) fn print_table(table: &Table, output: &OutputArgs, terminal: &Terminal) -> Result<(), StdoutClosed> {
+pub(crate) fn print_table(table: &Table, output: &OutputArgs, terminal: &Terminal) -> Result<(), StdoutClosed> {
     terminal.print_lines(&table.lines(table_width(output, terminal)))
 }
 

@@ -29,7 +29,6 @@ mod mail;
 mod models;
 mod move_session;
 mod nats_auth;
-mod output;
 mod own_fleet;
 mod patterns;
 mod prompt;
@@ -51,7 +50,6 @@ mod version;
 mod watch;
 
 use self::control::ControlVerb;
-pub(crate) use self::output::finish;
 use crate::args::{CliCommand, ConfigCommand, FleetTarget, PatternsCommand};
 use crate::client::EdgeClient;
 use crate::failure::{CommandFailure, Exit};

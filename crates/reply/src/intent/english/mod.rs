@@ -2,12 +2,10 @@
 
 mod future;
 mod reader;
-pub(super) mod tags;
 mod work;
 
 use future::futures;
 use reader::{asks_reader, waits_for_reader};
-use tags::{AFTERWARDS, AT_ONCE, DONE, INTERJECTIONS, UNFINISHED};
 use work::{
     acts_in_present, is_doing, is_gerund, is_label, is_named_work, is_passive_work, names_first_step, names_step,
     starts_next_step,
@@ -16,6 +14,7 @@ use work::{
 use super::lexicon::Words;
 use super::sentence::{End, LineKind, Sentence};
 use super::stance::Stance;
+use super::tags::english::{AFTERWARDS, AT_ONCE, DONE, INTERJECTIONS, UNFINISHED};
 
 /// Returns the stance of the sentence. `is_under_way`: whether a sentence before it says that some work is done.
 pub(super) fn stance(sentence: &Sentence, text: &str, words: &Words<'_>, is_under_way: bool) -> Stance {

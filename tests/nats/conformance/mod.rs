@@ -1,7 +1,7 @@
 //! The in-memory server against the real one: the same operations, the same answers.
 //!
-//! `AILOOP_CONFORMANCE_OPERATIONS` makes it longer: `make conformance` compares 100,000. `AILOOP_CONFORMANCE_SEED` says
-//! where its seeds begin.
+//! `AILOOP_CONFORMANCE_OPERATIONS` makes it longer: `make lab NAME=conformance` compares 100,000.
+//! `AILOOP_CONFORMANCE_SEED` says where its seeds begin.
 
 mod operations;
 mod rows;

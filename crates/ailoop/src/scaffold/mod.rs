@@ -8,9 +8,9 @@ use contract::{ErrorCode, ToolName};
 
 use crate::failure::CommandFailure;
 
-const AGENTS: &str = include_str!("scaffold/agents.yaml");
-const AGENT_PROMPT: &str = include_str!("scaffold/agent.md");
-const PYTHON_TOOL: &str = include_str!("scaffold/tool.py");
+const AGENTS: &str = include_str!("agents.yaml");
+const AGENT_PROMPT: &str = include_str!("agent.md");
+const PYTHON_TOOL: &str = include_str!("tool.py");
 
 /// Writes a configuration with one agent of this name below a directory. Returns the written files.
 pub(crate) fn write_configuration(directory: &Path, name: &str) -> Result<Vec<PathBuf>, CommandFailure> {

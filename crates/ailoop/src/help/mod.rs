@@ -6,8 +6,8 @@ use clap::{Command, CommandFactory as _};
 use contract::ErrorCode;
 
 use crate::args::Cli;
-use crate::commands::finish;
 use crate::failure::{CommandFailure, Exit};
+use crate::output::finish;
 use crate::render::render_text;
 use crate::terminal::{ReplyFormat, Terminal};
 
@@ -41,11 +41,11 @@ const GROUPS: &[(&str, &[&str])] = &[
 ];
 /// Topics of `ailoop help`: name, what it is about, and text as Markdown.
 const TOPICS: &[(&str, &str, &str)] = &[
-    ("start", "the first session, with and without a model", include_str!("help/start.md")),
-    ("continue", "how sessions are named, continued and followed", include_str!("help/continue.md")),
-    ("scripts", "stdin, output, approvals and exit codes in scripts and CI", include_str!("help/scripts.md")),
-    ("environment", "variables that the commands read", include_str!("help/environment.md")),
-    ("files", "what is read and written, and where", include_str!("help/files.md")),
+    ("start", "the first session, with and without a model", include_str!("start.md")),
+    ("continue", "how sessions are named, continued and followed", include_str!("continue.md")),
+    ("scripts", "stdin, output, approvals and exit codes in scripts and CI", include_str!("scripts.md")),
+    ("environment", "variables that the commands read", include_str!("environment.md")),
+    ("files", "what is read and written, and where", include_str!("files.md")),
 ];
 
 /// Returns the command line with its commands in groups.

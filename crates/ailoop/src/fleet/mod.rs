@@ -4,12 +4,14 @@ mod plan;
 mod startup;
 mod store;
 
+use std::path::Path;
 use std::time::Duration;
 
 use ailoop_client::RunFile;
-use bus::Bus;
+use bus::{Bus, BusError, NatsConfig};
+use configuration::Secret;
 use contract::ErrorCode;
-use edge::Edge;
+use edge::{Addresses, Edge};
 use loop_orchestrator::Orchestrator;
 use model_gateway::Gateway;
 use prompt_composer::Composer;
@@ -102,31 +104,15 @@ impl LocalFleet {
         plan.edge.token = token.clone().or(plan.edge.token);
         let telemetry = telemetry::init("ailoop", &plan.common.telemetry).map_err(|error| internal_failure(&error))?;
         service::process::start_metrics();
-        let (nats, url) = match &plan.nats {
-            NatsSource::Private { binary, port } => {
-                let password = credentials.map(|credentials| credentials.nats_password);
-                let server = NatsServer::start(binary, &plan.home.nats(), *port, password).await?;
-                let url = server.url();
-                (Some(server), url)
-            }
-            NatsSource::Existing { url } => (None, url.clone()),
-        };
+        let password = credentials.map(|credentials| credentials.nats_password);
+        let (nats, url) = start_nats(&plan.nats, &plan.home.nats(), password).await?;
         let mut nats_config = plan.common.nats.clone();
         "ailoop".clone_into(&mut nats_config.name);
         nats_config.url.clone_from(&url);
-        let at_server = |failure: CommandFailure| {
-            let unreachable = *failure.code() == ErrorCode::NatsUnreachable;
-            let failure = failure.at(nats_config.shown_url());
-            if unreachable {
-                return failure.help("start the nats-server, or leave --nats out for a private one");
-            }
-            failure
-        };
-        let bus = Bus::connect(&nats_config).await.map_err(|error| at_server(error.into()))?;
-        bus.ensure().await.map_err(|error| at_server(error.into()))?;
+        let bus = connect_bus(&nats_config).await?;
 
         let own_token = plan.edge.token.as_ref().map(|token| token.expose().to_owned());
-        let (tls, has_console) = (plan.edge.tls.clone(), plan.edge.console);
+        let (has_tls, has_console) = (plan.edge.tls.is_some(), plan.edge.console);
         let (common, home, missing_keys) = (plan.common.clone(), plan.home.clone(), plan.missing_keys.clone());
         let services = Services::start(plan, nats_config, &bus).await?;
         let reachable = Readiness::new("nats");
@@ -138,22 +124,8 @@ impl LocalFleet {
         let health = health::serve(common.health, readiness);
         let health = health.await.map_err(|error| CommandFailure::new(error.code(), error.to_string()))?;
 
-        let addresses = services.edge.addresses();
-        let web = if tls.is_some() { "https" } else { "http" };
-        let run = RunFile {
-            pid: std::process::id(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            grpc: format!("{web}://{}", addresses.grpc),
-            http: format!("{web}://{}", addresses.ws),
-            ws: format!("{}://{}/ws", if tls.is_some() { "wss" } else { "ws" }, addresses.ws),
-            nats: url,
-            token: token.map(|token| token.expose().to_owned()),
-            one_session: false,
-            missing_keys,
-        };
-        // The part behind `#` is not sent: the page takes the key from it.
-        let key = run.token.as_ref().map(|token| format!("#key={token}")).unwrap_or_default();
-        let console = has_console.then(|| format!("{}/{key}", run.http));
+        let run = make_run_file(services.edge.addresses(), has_tls, url, token.as_ref(), missing_keys);
+        let console = has_console.then(|| console_address(&run));
         let nats = nats.map(SupervisedNats::start);
         let telemetry::build::BuildInfo { version, commit } = telemetry::build::current();
         tracing::info!(home = %home.nats().display(), version, commit, "fleet started");
@@ -231,7 +203,7 @@ impl LocalFleet {
 }
 
 impl Services {
-    async fn start(plan: FleetPlan, nats: bus::NatsConfig, bus: &Bus) -> Result<Self, CommandFailure> {
+    async fn start(plan: FleetPlan, nats: NatsConfig, bus: &Bus) -> Result<Self, CommandFailure> {
         let composer = Composer::start(plan.composer, bus.clone()).await.map_err(anyhow::Error::from)?;
         let gateway = Gateway::start(plan.gateway, bus.clone()).await?;
         let tool_host = ToolHost::start(&plan.tool_host, &nats).await;
@@ -266,4 +238,66 @@ impl Services {
         tokio::join!(self.gateway.drain(timeout), tools, self.orchestrator.drain(timeout));
         self.composer.drain(timeout).await;
     }
+}
+
+/// Starts the private nats-server with its data below `dir`, unless a server is named. Returns it, and the address of
+/// the server of the fleet.
+async fn start_nats(
+    source: &NatsSource,
+    dir: &Path,
+    password: Option<Secret>,
+) -> Result<(Option<NatsServer>, String), CommandFailure> {
+    match source {
+        NatsSource::Private { binary, port } => {
+            let server = NatsServer::start(binary, dir, *port, password).await?;
+            let url = server.url();
+            Ok((Some(server), url))
+        }
+        NatsSource::Existing { url } => Ok((None, url.clone())),
+    }
+}
+
+/// Connects to the nats-server, and creates what the bus needs there. A failure names the server.
+async fn connect_bus(config: &NatsConfig) -> Result<Bus, CommandFailure> {
+    let at_server = |error: BusError| {
+        let failure = CommandFailure::from(error);
+        let unreachable = *failure.code() == ErrorCode::NatsUnreachable;
+        let failure = failure.at(config.shown_url());
+        if unreachable {
+            return failure.help("start the nats-server, or leave --nats out for a private one");
+        }
+        failure
+    };
+    let bus = Bus::connect(config).await.map_err(at_server)?;
+    bus.ensure().await.map_err(at_server)?;
+    Ok(bus)
+}
+
+/// Makes the run file of a fleet whose edge listens at these addresses.
+fn make_run_file(
+    addresses: Addresses,
+    has_tls: bool,
+    nats: String,
+    token: Option<&Secret>,
+    missing_keys: Vec<String>,
+) -> RunFile {
+    let (web, socket) = if has_tls { ("https", "wss") } else { ("http", "ws") };
+    RunFile {
+        pid: std::process::id(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        grpc: format!("{web}://{}", addresses.grpc),
+        http: format!("{web}://{}", addresses.ws),
+        ws: format!("{socket}://{}/ws", addresses.ws),
+        nats,
+        token: token.map(|token| token.expose().to_owned()),
+        one_session: false,
+        missing_keys,
+    }
+}
+
+/// Returns the address of the web console with the key for it.
+fn console_address(run: &RunFile) -> String {
+    // The part behind `#` is not sent: the page takes the key from it.
+    let key = run.token.as_ref().map(|token| format!("#key={token}")).unwrap_or_default();
+    format!("{}/{key}", run.http)
 }

@@ -28,7 +28,7 @@ impl ServerName {
     ///
     /// Every tool-host computes the same name from the two names. Where characters were replaced and another tool has
     /// that name, and where it would be too long, it ends with a hash of the server's name for the tool.
-    pub(super) fn tool_name(&self, tool: &str, is_taken: impl Fn(&str) -> bool) -> Option<String> {
+    pub(crate) fn tool_name(&self, tool: &str, is_taken: impl Fn(&str) -> bool) -> Option<String> {
         let plain = format!("mcp__{}__{}", self.0, tool.replace(|c: char| !is_name_char(c), "_"));
         if plain.len() <= TOOL_NAME_MAX && !is_taken(&plain) {
             return Some(plain);
@@ -41,7 +41,7 @@ impl ServerName {
 }
 
 /// Whether names of servers and tools may have a character.
-pub(super) fn is_name_char(c: char) -> bool {
+pub(crate) fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 

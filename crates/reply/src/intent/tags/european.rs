@@ -1,6 +1,6 @@
 //! The sections of the word files in German, French and Spanish, and what their phrases stand for.
 
-use crate::intent::tags::{Section, Tags};
+use super::{Section, Tags};
 
 pub(crate) const MARKS: Tags = 1 << 24;
 pub(crate) const ASKS: Tags = 1 << 25;

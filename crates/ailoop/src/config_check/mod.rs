@@ -22,7 +22,7 @@ use tool_host::ToolHostConfig;
 pub(crate) use self::mistake::CheckReport;
 use self::mistake::ConfigMistake;
 use self::prompts::{PromptFinding, unnamed_tenant};
-use self::sections::{SectionReader, find_url_mistake};
+use self::sections::SectionReader;
 use self::tools::KnownTools;
 use self::tree::{TextPosition, find_key};
 use crate::default_model::REHEARSAL;
@@ -216,22 +216,9 @@ impl ConfigChecker {
         let tool_host: Option<ToolHostConfig> = sections.read(tool_host::SECTION);
         let edge: Option<edge::EdgeConfig> = sections.read("edge");
         if let Some(nats) = nats {
-            let wrong = nats.url.split(',').filter_map(|url| find_url_mistake(url.trim())).collect::<Vec<_>>();
-            for message in wrong {
-                sections.report("nats.url", "url", message);
-            }
+            sections.check_nats(&nats);
         }
-        let dirs = [
-            ("composer.config_dir", composer.as_ref().and_then(|of| of.config_dir.clone())),
-            ("composer.prompts_dir", composer.as_ref().and_then(|of| of.prompts_dir.clone())),
-            ("gateway.config_dir", gateway.and_then(|of| of.config_dir)),
-        ];
-        for (field, dir) in dirs {
-            if let Some(dir) = dir.filter(|dir| !dir.is_dir()) {
-                let key = field.rsplit('.').next().unwrap_or_default();
-                sections.report(field, key, format!("the directory {} does not exist", dir.display()));
-            }
-        }
+        sections.check_directories(composer.as_ref(), gateway.as_ref());
         if let (KnownTools::OfFiles(_), Some(config)) = (&self.known_tools, &tool_host) {
             self.known_tools = KnownTools::of_files(config);
         }
@@ -241,28 +228,8 @@ impl ConfigChecker {
             sections.report(tool_host::SECTION, key, text.clone());
         }
         if let Some(edge) = edge {
-            if let Err(error) = edge.check() {
-                let field =
-                    if edge.token.as_ref().is_some_and(|token| token.expose().is_empty()) { "token" } else { "listen" };
-                sections.report("edge", field, error.to_string());
-            }
-            let ports = [
-                ("edge.ws.listen", Some(edge.ws.listen)),
-                ("edge.grpc.listen", Some(edge.grpc.listen)),
-                ("health.listen", health.and_then(|health| health.listen)),
-            ];
-            for (index, (field, address)) in ports.iter().enumerate() {
-                let same = ports[..index]
-                    .iter()
-                    .find(|(_, other)| address.is_some_and(|address| address.port() != 0 && *other == Some(address)));
-                if let (Some((other, _)), Some(address)) = (same, address) {
-                    sections.report(
-                        field,
-                        "listen",
-                        format!("{field} and {other} are both {address}: choose two ports"),
-                    );
-                }
-            }
+            sections.check_edge(&edge);
+            sections.check_ports(&edge, health.and_then(|health| health.listen));
         }
         let found = sections.mistakes;
         self.report.mistakes.extend(found);

@@ -16,13 +16,13 @@ use self::check::{Check, Outcome};
 use self::local::{check_directory, check_keys, check_programs};
 use super::fleet_location::find_fleet;
 use super::lists::{fetch_gates, fetch_tools};
-use super::output::json_lines;
 use crate::args::DoctorArgs;
 use crate::client::{EdgeClient, SessionsApi};
 use crate::columns::wrap_words;
 use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::{FleetStatus, Queue, Replica};
 use crate::format;
+use crate::output::json_lines;
 use crate::printable::one_line;
 use crate::terminal::{Span, Style, StyledLine, Terminal};
 

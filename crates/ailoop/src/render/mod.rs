@@ -8,7 +8,8 @@ mod turn_summary;
 
 use contract::Timestamp;
 use contract::event::{
-    AiFullReceived, ClientCallOpened, EndReason, ErrorEvent, Event, GateKind, GateOpened, SessionEnded, SessionStarted,
+    AiFullReceived, ClientCallOpened, Configured, ContextPruned, EndReason, ErrorEvent, Event, GateClosed, GateKind,
+    GateOpened, SessionEnded, SessionStarted,
 };
 use serde_json::Value;
 
@@ -175,30 +176,13 @@ impl SessionRenderer {
                 outputs
             }
             Event::GateOpened(gate) => self.render_gate(gate),
-            Event::GateClosed(gate) => {
-                let by = gate.by.as_deref().map_or_else(|| "nobody answered".to_owned(), |by| format!("by {by}"));
-                let changed = gate.arguments.as_ref().map(|arguments| reveal_invisible(&shorten(arguments.get())));
-                let changed = changed.map_or_else(String::new, |to| format!(", with {to}"));
-                note(Style::Plain, &format!("  {}  {}  {by}{changed}", gate.gate, decision_word(gate.decision)))
-            }
+            Event::GateClosed(gate) => render_answer(gate),
             Event::ContextCleared(cleared) => {
                 let text = format!("{} forgotten", format::plural(cleared.turns.into(), "turn"));
                 note(Style::Plain, &append_reason(&text, cleared.reason.as_deref()))
             }
-            Event::ContextPruned(pruned) => {
-                let how = if pruned.summary.is_some() { "summed up" } else { "left out" };
-                let line = format!(
-                    "context {how} to fit the model: {} to {} tokens, as far as known",
-                    pruned.tokens_before, pruned.tokens_after
-                );
-                note(Style::Faint, &line)
-            }
-            Event::Configured(configured) => {
-                self.max_iterations = Some(configured.agent.continuation.max_iterations);
-                self.model.clone_from(&configured.model.id);
-                let steps = configured.agent.continuation.max_iterations;
-                note(Style::Plain, &format!("configured: model {}, {steps} steps a turn", configured.model.id))
-            }
+            Event::ContextPruned(pruned) => render_pruning(pruned),
+            Event::Configured(configured) => self.render_configuration(configured),
             Event::Error(error) => render_error(error),
             // What came of it was shown as it came.
             _ => Vec::new(),
@@ -213,6 +197,13 @@ impl SessionRenderer {
         }
         let line = format!("session {}  agent {}  model {}", self.session, started.agent.name, started.model.id);
         note(Style::Faint, &line)
+    }
+
+    fn render_configuration(&mut self, configured: &Configured) -> Vec<Output> {
+        let steps = configured.agent.continuation.max_iterations;
+        self.max_iterations = Some(steps);
+        self.model.clone_from(&configured.model.id);
+        note(Style::Plain, &format!("configured: model {}, {steps} steps a turn", configured.model.id))
     }
 
     fn render_reply(&mut self, full: &AiFullReceived) -> Vec<Output> {
@@ -333,6 +324,23 @@ fn render_end(ended: &SessionEnded) -> Vec<Output> {
         EndReason::Expired => (Style::Warn, "session expired: no client used it"),
     };
     vec![Output::Note(style, append_reason(text, ended.note.as_deref()))]
+}
+
+/// Renders the answer to a gate, or that nobody answered it.
+fn render_answer(gate: &GateClosed) -> Vec<Output> {
+    let by = gate.by.as_deref().map_or_else(|| "nobody answered".to_owned(), |by| format!("by {by}"));
+    let changed = gate.arguments.as_ref().map(|arguments| reveal_invisible(&shorten(arguments.get())));
+    let changed = changed.map_or_else(String::new, |to| format!(", with {to}"));
+    note(Style::Plain, &format!("  {}  {}  {by}{changed}", gate.gate, decision_word(gate.decision)))
+}
+
+fn render_pruning(pruned: &ContextPruned) -> Vec<Output> {
+    let how = if pruned.summary.is_some() { "summed up" } else { "left out" };
+    let line = format!(
+        "context {how} to fit the model: {} to {} tokens, as far as known",
+        pruned.tokens_before, pruned.tokens_after
+    );
+    note(Style::Faint, &line)
 }
 
 /// Appends the reason that the client gave, if any.

@@ -1,7 +1,5 @@
 //! An OpenAI-compatible model server for tests: it sends scripted replies, records requests, and fails on demand.
 
-// The path is explicit, since a test of another package includes this file by its path.
-#[path = "model/reply.rs"]
 mod reply;
 
 use std::io;
