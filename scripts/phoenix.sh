@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs a fleet against Arize Phoenix, kills replicas, and compares Phoenix's spans with the log. `make phoenix` calls
-# it; `scripts/phoenix.sh --help` lists the options. Where Phoenix cannot be installed, it says so and skips the run.
+# Runs a fleet against Arize Phoenix, kills replicas, and compares Phoenix's spans with the log. `make lab NAME=phoenix`
+# calls it; `scripts/phoenix.sh --help` lists the options. Where Phoenix cannot be installed, it says so and skips the
+# run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -14,7 +14,7 @@ WORKFLOWS = ROOT / ".github/workflows"
 KEY = re.compile(r"^\s*(?:- )?(uses|run|pull_request_target|workflow_run)\s*:\s*(.*?)\s*$")
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40} # v\d+(\.\d+)*")
 # The variables of a target are literal, or shell variables that the step's environment sets.
-MAKE = re.compile(r"make ([a-z][a-z-]*)((?: [A-Z_]+=[\w.:/$-]+)*)")
+MAKE = re.compile(r"make (?:lab NAME=)?([a-z][a-z-]*)((?: [A-Z_]+=[\w.:/$-]+)*)")
 
 
 def targets(makefile):
@@ -23,7 +23,7 @@ def targets(makefile):
 
 
 def mistakes(text, known):
-    """What is wrong in the text of a workflow, each with its line."""
+    """What is wrong in the text of a workflow, each with its line; `known` has the targets of make, and of `make lab`."""
     found = []
     if not re.search(r"^permissions:\n  contents: read$", text, re.M):
         found.append("1: `permissions: contents: read` is missing at the top: the token could write to the repository")
@@ -43,8 +43,8 @@ def mistakes(text, known):
             call = MAKE.fullmatch(value)
             if not call:
                 found.append(f"{number}: `run: {value}` is not one make target: put the commands into a target")
-            elif call[1] not in known:
-                found.append(f"{number}: the Makefile has no target {call[1]}")
+            elif call[1] not in known[" lab " in value]:
+                found.append(f"{number}: there is no target {call[1]}: see `make help` and `make lab`")
     return found
 
 
@@ -56,6 +56,8 @@ def planted(text):
         "an action by a short commit": text.replace(checkout, checkout[:-1]),
         "an action without its version": re.sub(r"(checkout@\w+) # v\S+", r"\1", text),
         "a target that is not there": text.replace("run: make check", "run: make chekc"),
+        "a target of the lab that is not there": text.replace("lab NAME=advisories", "lab NAME=advisory"),
+        "a target of the lab as one of its own": text.replace("lab NAME=advisories", "advisories"),
         "a command beside make": text.replace("run: make check", "run: cargo test"),
         "two commands": text.replace("run: make check", "run: make check && curl example.com"),
         "commands of several lines": text.replace("run: make check", "run: |\n          make check"),
@@ -66,7 +68,7 @@ def planted(text):
 
 
 def main():
-    known = targets((ROOT / "Makefile").read_text())
+    known = [targets((ROOT / makefile).read_text()) for makefile in ("Makefile", "scripts/lab.mk")]
     files = sorted(WORKFLOWS.glob("*.y*ml"))
     found = [f"{file.relative_to(ROOT)}:{mistake}" for file in files for mistake in mistakes(file.read_text(), known)]
     if found:

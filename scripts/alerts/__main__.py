@@ -1,4 +1,7 @@
-"""`make alerts`: each alert of deploy/monitoring fires when its condition holds, and only then; each dashboard has data."""
+"""`make lab NAME=alerts`: each alert of deploy/monitoring fires when its condition holds, and only then.
+
+Each dashboard has data.
+"""
 
 import argparse
 import os
@@ -24,7 +27,9 @@ WATCH_SECONDS = 5
 
 
 def arguments():
-    parser = argparse.ArgumentParser(prog="make alerts", description=__doc__, epilog="By make: ONLY=AiloopQueueOld.")
+    parser = argparse.ArgumentParser(
+        prog="make lab NAME=alerts", description=__doc__, epilog="By make: ONLY=AiloopQueueOld."
+    )
     parser.add_argument("only", nargs="*", metavar="ALERT", help="run only the trials of these alerts")
     parser.add_argument("--ailoop", type=pathlib.Path, required=True, help="the binary of the services")
     parser.add_argument("--nats-server", type=pathlib.Path, default=nats_server())

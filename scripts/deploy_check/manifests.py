@@ -1,4 +1,4 @@
-"""deploy/kubernetes/base: the chart, rendered for users of kustomize. `make manifests` writes it."""
+"""deploy/kubernetes/base: the chart, rendered for users of kustomize. `make lab NAME=manifests` writes it."""
 
 import re
 
@@ -9,7 +9,7 @@ from .refused import Refused, refuse_unless
 from .render import render_text
 
 VALUES = KUBERNETES / "values.yaml"
-HEADER = "# Rendered from deploy/helm/ailoop by `make manifests`: change the chart, or patch this in an overlay.\n"
+HEADER = "# Rendered from deploy/helm/ailoop by `make lab NAME=manifests`: change the chart, or patch this in an overlay.\n"
 # What people write in base/: everything else there is rendered.
 BY_HAND = {"kustomization.yaml", "namespace.yaml"}
 
@@ -52,7 +52,7 @@ def write():
 
 def check(directory=BASE):
     files = rendered()
-    remedy = "run `make manifests` and commit what it writes"
+    remedy = "run `make lab NAME=manifests` and commit what it writes"
     there = {path.name for path in directory.glob("*.yaml")} - BY_HAND
     for name in sorted(there | set(files)):
         place = f"deploy/kubernetes/base/{name}"

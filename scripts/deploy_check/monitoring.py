@@ -1,6 +1,6 @@
 """Rules and dashboards of deploy/monitoring: every metric and label that they name exists, and every alert has a page.
 
-`make alerts` shows that alerts fire; this needs neither Prometheus nor a fleet.
+`make lab NAME=alerts` shows that alerts fire; this needs neither Prometheus nor a fleet.
 """
 
 import functools
@@ -148,7 +148,7 @@ def check_pages(rules, directory=RUNBOOK):
 
 
 def check_trials(rules, text=None):
-    """`make alerts` has a trial for each alert."""
+    """`make lab NAME=alerts` has a trial for each alert."""
     text = TRIALS.read_text() if text is None else text
     trials = set(re.findall(r"^@trial\(\"(\w+)\"", text, re.M))
     for alert in {rule["alert"] for rule in alerts_of(rules)} ^ trials:

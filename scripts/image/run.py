@@ -40,7 +40,7 @@ def as_root():
         return []
     if subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
         return ["sudo", "-n", "--preserve-env"]
-    raise Refused("the image can be tried by root only: sudo make image-check")
+    raise Refused("the image can be tried by root only: sudo make lab NAME=image-check")
 
 
 class Container:

@@ -1,6 +1,7 @@
 """Measures ailoop beside Restate, DBOS and LangGraph: the same sessions, on the same model server, one after the other.
 
-`make peers` builds the bench and calls it. The table goes to stdout and to peers/peers.md of the target directory.
+`make lab NAME=peers` builds the bench and calls it. The table goes to stdout and to peers/peers.md of the target
+directory.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def _names(text):
 
 def arguments():
     """The command line."""
-    parser = argparse.ArgumentParser(prog="make peers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="make lab NAME=peers", description=__doc__)
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or "target")
     parser.add_argument("--target", type=pathlib.Path, default=target, help="where cargo builds (%(default)s)")
     parser.add_argument("--peers", type=_names, default=list(PEERS), help=f"names of {','.join(PEERS)} (all)")
@@ -77,7 +78,7 @@ def _require_machine(options):
     if not sys.platform.startswith("linux"):
         raise Failed("CPU time is read from /proc, which only Linux has; run this on Linux")
     if not os.access(options.bench, os.X_OK):
-        raise Failed(f"there is no {options.bench}; run: make peers (or: cargo build --release --package bench)")
+        raise Failed(f"there is no {options.bench}; run: make lab NAME=peers (or: cargo build --release --package bench)")
 
 
 def run(options, directory):

@@ -20,7 +20,7 @@ def _figures(path):
     try:
         return {figure["name"]: figure["value"] for figure in json.loads(path.read_text())}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Failed(f"{path} is not what the bench writes: {error}; build it again (make peers)") from error
+        raise Failed(f"{path} is not what the bench writes: {error}; build it again (make lab NAME=peers)") from error
 
 
 def _level(figures, prefix, concurrency):
