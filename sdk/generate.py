@@ -101,6 +101,11 @@ class Python:
     def mapping(of):
         return f"dict[str, {of}]"
 
+    @classmethod
+    def record(cls, _fields):
+        """An object without a name, which Python has no type for."""
+        return cls.words["object"]
+
 
 class TypeScript:
     """Names and types of TypeScript."""
@@ -114,11 +119,16 @@ class TypeScript:
 
     @staticmethod
     def many(of):
-        return f"({of})[]" if " " in of and not of.startswith("Record") else f"{of}[]"
+        return f"({of})[]" if " | " in of else f"{of}[]"
 
     @staticmethod
     def mapping(of):
         return f"Record<string, {of}>"
+
+    @staticmethod
+    def record(fields):
+        """An object without a name."""
+        return "{ " + "; ".join(f"{name}{'' if required else '?'}: {of}" for name, of, required in fields) + " }"
 
 
 def schema_type(schema, language):
@@ -127,8 +137,13 @@ def schema_type(schema, language):
         return name_of(schema)
     if "enum" in schema:
         return language.choice(schema["enum"])
-    if "oneOf" in schema:
-        return " | ".join(dict.fromkeys(schema_type(one, language) for one in schema["oneOf"]))
+    if choices := schema.get("oneOf", schema.get("anyOf")):
+        return " | ".join(dict.fromkeys(schema_type(one, language) for one in choices))
+    # One field tells it from the other forms of a choice.
+    if len(schema.get("properties", {})) == 1:
+        required = schema.get("required", [])
+        fields = ((name, schema_type(of, language), name in required) for name, of in schema["properties"].items())
+        return language.record(fields)
     kinds = schema.get("type", "any")
     if isinstance(kinds, list):
         return " | ".join(language.words[kind] for kind in kinds)

@@ -1,5 +1,6 @@
 //! `ai_rpc.model.budgets`: spending of tenants and agents, as gateways know it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{ErrorCode, TenantId, Timestamp};
@@ -38,7 +39,8 @@ pub enum BudgetReply {
 }
 
 /// A budget in its current period.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Budget")]
 pub struct BudgetStatus {
     /// Its name within the tenant: the period, and the agent where it is one of an agent, as in `day` or `day.e`.
     pub budget: String,

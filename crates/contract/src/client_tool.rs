@@ -71,8 +71,9 @@ impl ClientTool {
 }
 
 /// Performer of a tool call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum Performer {
     /// An executor, a child session, or a person whom the loop asks.
     #[default]
@@ -124,7 +125,8 @@ pub struct AnswerToolCall {
 }
 
 /// A call that waits for its client, as lists show it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "OpenCall")]
 pub struct OpenClientCall {
     /// Id of the call: unique in its session.
     pub call: CallId,

@@ -383,6 +383,7 @@ pub struct ControlReason {
 /// Decision of a person at a gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum AnswerDecision {
     /// The call may run.
     Approve,

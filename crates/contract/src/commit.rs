@@ -273,8 +273,8 @@ impl SessionSummary {
     }
 }
 
-/// A line of the session index: KV `ai_loop_sessions`. Never the truth.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// A session as lists show it: its line in the index, KV `ai_loop_sessions`, which may lag behind its log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionSummary {
     /// Id of the session.
     pub session_id: crate::SessionId,
@@ -333,7 +333,7 @@ pub struct SummaryVersion {
 }
 
 /// A gate that waits for a person, as lists show it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OpenGate {
     /// Id of the gate: that of its call, or of its limit.
     pub gate: crate::CallId,
@@ -355,7 +355,7 @@ pub struct OpenGate {
 }
 
 /// Counters of the turns of a session, for statistics.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default)]
 pub struct SessionCounters {
     /// Turns that ended, by stop reason.

@@ -1,6 +1,7 @@
 //! `ai_rpc.prompt.compose` and `ai_rpc.prompt.agents`: requests to the prompt-composer for the parts of a session, and
 //! for the list of agents.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ErrorCode;
@@ -151,7 +152,8 @@ impl Composed {
 }
 
 /// One part of a composed prompt.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PromptComponent")]
 pub struct Component {
     /// Its file, relative to the prompts' directory.
     pub name: String,
@@ -182,7 +184,8 @@ pub struct AgentsReply {
 }
 
 /// A model, as sessions ask for it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Model")]
 pub struct KnownModel {
     /// Settings of the model, as the catalogue has them.
     #[serde(flatten)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::streams::Queue;
@@ -11,9 +12,9 @@ use crate::{ErrorCode, Timestamp};
 pub const ALL_SERVICES: &str = "ailoop";
 
 /// One process of a service, as it describes itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplicaStatus {
-    /// Name of the service, such as `model-gateway`; [`ALL_SERVICES`] where one process runs them all.
+    /// Name of the service, such as `model-gateway`; `ailoop` where one process runs them all.
     pub service: String,
     /// Host and process id, as in `gateway-5d8f:1`.
     pub replica: String,
@@ -45,7 +46,7 @@ pub struct ReplicaStatus {
 }
 
 /// Configuration that a composer uses. All composers of a fleet should use the same.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigurationMark {
     /// Digest of its agents, models and prompts.
     pub fingerprint: String,
@@ -54,7 +55,7 @@ pub struct ConfigurationMark {
 }
 
 /// A model that failed since it last succeeded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ModelHealth {
     /// Id of the provider.
     pub provider: String,
@@ -101,7 +102,7 @@ impl WorkerService {
 }
 
 /// Load of a worker of a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WorkerLoad {
     /// Items that it holds.
     pub running: u64,
@@ -109,11 +110,11 @@ pub struct WorkerLoad {
     pub max: u64,
 }
 
-/// The worker that runs a call now, as it answers on [`crate::subject::call_holder`].
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// The worker that runs a call now, in its own words.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CallHolder {
-    /// As in [`ReplicaStatus::replica`]; empty of an older version.
+    /// Host and process id of the worker; empty of an older version.
     pub replica: String,
     /// Time for which it has held this delivery, in milliseconds.
     pub held_ms: u64,
@@ -159,8 +160,9 @@ pub struct OfferedDelivery {
 }
 
 /// Answer of a worker to a delivery that is offered to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum OfferOutcome {
     /// It runs the call, and has taken the delivery over.
     Taken,

@@ -1,9 +1,11 @@
 //! JSON kept as the bytes that it came in: cheap to clone, never reformatted.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -62,6 +64,20 @@ pub fn depth(value: &Value) -> usize {
 #[derive(Clone, Serialize)]
 #[serde(transparent)]
 pub struct Json(Arc<RawValue>);
+
+impl JsonSchema for Json {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Json".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        Schema::default()
+    }
+}
 
 impl Json {
     /// Checks and keeps a text.

@@ -1,5 +1,6 @@
 //! Mail between agents, and with people. Each mail is one message in its mailbox, and its closing mark replaces it.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, CommandId, MailId};
@@ -49,7 +50,8 @@ pub struct Mail {
 }
 
 /// A mail that was answered: the reader of the answer may not know what was asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AnsweredMail")]
 pub struct Answered {
     /// The mail's id, in the mailbox from which the answer comes.
     pub id: MailId,
@@ -138,15 +140,16 @@ pub struct MailList {
 }
 
 /// A mail as readers of the mailbox see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Mail")]
 pub struct WaitingMail {
     /// Id under which it is answered or closed.
     pub id: MailId,
-    /// As in [`Mail::from`]: where an answer goes.
+    /// The sender's mailbox, where an answer goes.
     pub from: AgentId,
-    /// Subject line, as in [`Mail::subject`].
+    /// Subject in one line.
     pub subject: String,
-    /// As in [`Mail::text`], never shortened.
+    /// Text of the mail, never shortened.
     pub text: String,
     /// Time of sending, by the clock of the executor that stored it.
     pub sent: Timestamp,
@@ -156,7 +159,7 @@ pub struct WaitingMail {
 }
 
 /// A mail that was sent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SentMail {
     /// The mail's id in the mailbox of its recipient.
     pub sent: MailId,
@@ -165,7 +168,8 @@ pub struct SentMail {
 }
 
 /// A mail that was closed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ClosedMail")]
 pub struct RepliedMail {
     /// The mail's id, which the list shows no more.
     pub closed: MailId,

@@ -13,6 +13,7 @@ use crate::tool::ApprovalPolicy;
 
 layered! {
     /// Rules by which the loop decides whether a turn goes on.
+    #[derive(JsonSchema)]
     #[allow(clippy::struct_excessive_bools, reason = "switches that people set one by one")]
     pub struct ContinuationSettings;
 
@@ -64,6 +65,7 @@ layered! {
     limits: Limits as Option<LimitsOverride> = Limits::default(),
     /// Action when a turn reaches a limit.
     #[settings(serde(flatten, with = "written_limit_action"))]
+    #[settings(schemars(with = "written_limit_action::Written"))]
     on_limit: LimitAction = LimitAction::default(),
     /// Action when a model call has failed for good.
     on_error: OnError = OnError::default(),
@@ -80,7 +82,7 @@ fn owned(patterns: &[&str]) -> Vec<String> {
 layered! {
     /// Limits of a turn besides steps and time; none means no limit. The answer "approve" at a gate grants as much
     /// again.
-    #[derive(Copy)]
+    #[derive(Copy, JsonSchema)]
     #[serde(deny_unknown_fields)]
     pub struct Limits;
 
@@ -166,8 +168,9 @@ impl Layered<Limits> for Option<LimitsOverride> {
 }
 
 /// Action when a turn reaches a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum LimitAction {
     /// The model answers the user in one last step without tools, then the turn ends.
     #[default]
@@ -181,16 +184,20 @@ pub enum LimitAction {
 /// [`LimitAction`] in logs and messages, as `limit_action`. Versions before fold 13 read two other fields, and no value
 /// `answer`: `on_limit`, which is `end` or `ask`, and `ends_at_once`, which makes `end` of their `answer`.
 mod written_limit_action {
+    use schemars::JsonSchema;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     use super::LimitAction;
 
-    #[derive(Serialize, Deserialize, Default)]
+    #[derive(Serialize, Deserialize, Default, JsonSchema)]
     #[serde(default)]
-    struct Written {
+    pub(super) struct Written {
+        /// Action when a turn reaches a limit.
         limit_action: Option<LimitAction>,
+        /// The action as versions before fold 13 read it; absent unless it is `ask`.
         #[serde(skip_serializing_if = "Option::is_none")]
         on_limit: Option<LimitAction>,
+        /// Whether the action is `end`, as versions before fold 13 read it.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         ends_at_once: bool,
     }
@@ -216,8 +223,9 @@ mod written_limit_action {
 }
 
 /// Action when a model call has failed for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum OnError {
     /// The turn ends with `error`.
     #[default]
@@ -229,8 +237,9 @@ pub enum OnError {
 }
 
 /// Handling of the oldest turns when the transcript outgrows the model's window. Large old results are cut first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum Prune {
     /// The oldest turns are dropped.
     #[default]
@@ -252,7 +261,7 @@ impl ContinuationSettings {
 }
 
 /// Filter of the tools that an agent may use. It fails closed: a name that no rule permits is refused.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default)]
 pub struct ToolFilter {
     /// Names; one that ends in `*` permits all tools with that prefix, and `*` permits every tool of the tenant.
@@ -282,7 +291,7 @@ impl ToolFilter {
 }
 
 /// An agent, resolved from `agents.yaml`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct AgentSettings {
     /// Key of the agent in its configuration.
     pub id: AgentId,
@@ -298,7 +307,7 @@ pub struct AgentSettings {
 }
 
 /// Whether a person is asked before a call of a tool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalRule {
     /// Name of the tool; with `*` at its end it is a prefix.
     pub tool: String,
@@ -308,7 +317,7 @@ pub struct ApprovalRule {
     pub when: BTreeMap<String, String>,
     /// Whether a person is asked before such a call.
     pub ask: ApprovalPolicy,
-    /// Seconds that the question stays open; [`crate::limits::GATE_MAX`] by default, and at most.
+    /// Seconds that the question stays open; 24 hours by default, and at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
     /// Decision if nobody answers in time.
@@ -319,7 +328,6 @@ pub struct ApprovalRule {
 /// Decision on a question that nobody answers in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[schemars(rename = "on_expiry")]
 pub enum OnExpiry {
     /// The gate counts as denied.
     #[default]
@@ -329,7 +337,7 @@ pub enum OnExpiry {
 }
 
 /// A model, resolved from `models.yaml`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ModelSettings {
     /// The id that the gateway is asked for.
@@ -349,6 +357,7 @@ pub struct ModelSettings {
     /// Settings of requests to it, where it takes the place of the session's model. The settings for that model may be
     /// in the terms of another provider.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub requests: Option<Box<ModelRequests>>,
 }
 

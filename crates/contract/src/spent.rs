@@ -1,11 +1,12 @@
 //! Cost of calls in tokens and money.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::Usage;
 
 /// Tokens and money that calls have cost.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default)]
 pub struct Spent {
     /// Tokens of requests and replies.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use crate::hash::sha256_hex;
@@ -13,8 +14,9 @@ use crate::words::words;
 use crate::{ErrorCode, Json, Timestamp};
 
 /// Effect class of a tool: how a call is handled when nobody knows whether it took effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "Effect")]
 pub enum EffectClass {
     /// It changes nothing: run it again.
     Pure,
@@ -47,8 +49,9 @@ impl EffectClass {
 
 words! {
     /// Whether a person must approve each call of a tool.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
     #[serde(rename_all = "snake_case")]
+    #[schemars(inline)]
     pub enum ApprovalPolicy {
         /// Nobody is asked before a call.
         #[default]
@@ -61,8 +64,9 @@ words! {
     fn as_str;
 }
 
-/// A tool as the catalogue knows it: the value of KV `ai_loop_tools`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A tool of the fleet: the value of KV `ai_loop_tools`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "FleetTool")]
 pub struct ToolSpec {
     /// Name of the tool.
     pub name: ToolName,
@@ -70,6 +74,7 @@ pub struct ToolSpec {
     #[serde(default)]
     pub description: String,
     /// JSON Schema of the arguments object.
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     pub parameters: Json,
     /// Effect class, which decides whether a lost call may be repeated.
     #[serde(default)]
@@ -190,9 +195,9 @@ pub struct ExtendToolCall {
 }
 
 /// A result as the tool gave it, where the model reads only parts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FullResultRef {
-    /// The object's id in `ai_loop_results`: see [`FullResultRef::id`].
+    /// Id of the object in `ai_loop_results`.
     pub object: String,
     /// Length of the full result in bytes.
     pub bytes: u64,
@@ -209,7 +214,7 @@ impl FullResultRef {
 
 words! {
     /// Outcome of a tool call.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     pub enum Outcome {
         /// It ran and answered.
@@ -256,7 +261,7 @@ pub struct ToolResult {
 }
 
 /// Resources that a child session used.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default)]
 pub struct ChildUsage {
     /// Tokens and money, its own children's included.

@@ -1,5 +1,6 @@
 //! `ai_rpc.tool.request`: requests of operators to executors about tools, without a session.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::tool::Outcome;
@@ -49,7 +50,8 @@ pub enum ToolResponse {
 }
 
 /// A process that serves a tool, as it describes itself in the NATS services protocol.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "ToolReplica")]
 pub struct ToolReplicaStats {
     /// Name of the tool that it serves.
     pub tool: ToolName,
@@ -73,7 +75,7 @@ pub struct ToolReplicaStats {
 }
 
 /// Answer of a tool to a call outside of a session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialResult {
     /// Outcome of the call.
     pub outcome: Outcome,

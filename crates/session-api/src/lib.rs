@@ -1,5 +1,5 @@
 //! The session API, declared once. A method is a row of the table in `method.rs`: its name, who may use it, its routes,
-//! its parameters, and one sentence.
+//! its parameters, its result, and one sentence.
 //!
 //! From the row follow:
 //!
@@ -17,6 +17,7 @@ mod params;
 mod results;
 mod route;
 mod schema;
+mod schemas;
 mod scope;
 mod verb;
 
@@ -24,9 +25,18 @@ pub use cursor::ListCursor;
 pub use method::Method;
 pub use params::{
     CommandFields, DeadLetterParams, DescribeAgentParams, ListDeadLettersParams, ListMailParams, ListPendingParams,
-    ListSessionsParams, NoParams, ReplayParams, ReplyMailParams, ResetBudgetParams, SendMailParams, SessionParams,
-    StatsParams, TestReplyParams, ToolResultParams, TranscriptParams, TryToolParams, WatchParams,
+    ListSessionsParams, NewSessionAddress, NoParams, ReplayParams, ReplyMailParams, ResetBudgetParams, SendMailParams,
+    SessionAddress, SessionParams, StatsParams, TestReplyParams, ToolResultParams, TranscriptParams, TryToolParams,
+    WatchParams,
 };
-pub use route::{Field, HttpRoute, ROUTES, ValueKind};
+pub use results::{
+    AgentDescription, AgentInfo, AgentList, AgentStats, BudgetList, CallList, Caller, CommandReply, DeadLetterInfo,
+    DeadLetterList, DeadLetterName, DeadLetterRetry, Finding, FleetStatus, FleetToolList, FullResult, GateList,
+    History, IntervalStats, MailboxPage, ModelList, OwnSpend, PendingCall, PendingGate, Problem, QueueDepth, QueueList,
+    QueueStatus, RepairReport, ReplayReport, ReplayedCommit, ReplicaInfo, ReplyDecision, SessionDescription,
+    SessionError, SessionNumbers, SessionPage, SessionTrace, StatsList, StorageStatus, ToolReplicaList, TraceSpan,
+    TranscriptPage, TriedTool, TurnTrace, WaitInfo,
+};
+pub use route::{Field, HttpRoute, ROUTES, ValueKind, fields_of};
 pub use scope::Scope;
 pub use verb::HttpVerb;

@@ -5,8 +5,10 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use crate::method::Method;
-use crate::results::{event_data, reference, schemas};
+
 use crate::route::{Field, HttpRoute, ROUTES};
+use crate::schema::reference;
+use crate::schemas::ResultSchemas;
 use crate::verb::HttpVerb;
 
 /// Description of the event stream of a session.
@@ -20,10 +22,11 @@ pub fn document() -> &'static Value {
 }
 
 fn build() -> Value {
+    let ResultSchemas { definitions, event_data } = ResultSchemas::collect();
     let mut paths = Map::new();
     for route in ROUTES.iter() {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.verb.as_str()] = operation(route);
+        path[route.verb.as_str()] = operation(route, &event_data);
     }
     json!({
         "openapi": "3.1.0",
@@ -41,7 +44,7 @@ fn build() -> Value {
                 "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, or `edge.token`."},
                 "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
             },
-            "schemas": schemas(),
+            "schemas": definitions,
             "responses": {"Problem": {
                 "description": "The request failed: problem details of RFC 9457.",
                 "content": {"application/problem+json": {"schema": reference("Problem")}},
@@ -50,14 +53,14 @@ fn build() -> Value {
     })
 }
 
-fn operation(route: &HttpRoute) -> Value {
+fn operation(route: &HttpRoute, event_data: &Map<String, Value>) -> Value {
     let mut parameters: Vec<Value> = route.variables.iter().map(|field| parameter(field, "path")).collect();
     let mut operation = json!({
         "operationId": route.method.name().replace('.', "_"),
         "summary": route.about,
         "description": format!("Needs the scope {}. JSON-RPC: `{}`.", route.method.list_scopes(), route.method.name()),
         "tags": [route.method.name().split('.').next().unwrap_or_default()],
-        "responses": responses(route),
+        "responses": responses(route, event_data),
     });
     // What waits in all sessions and in one is one method.
     if route.path != route.method.routes()[0].path {
@@ -80,15 +83,15 @@ fn operation(route: &HttpRoute) -> Value {
     operation
 }
 
-fn responses(route: &HttpRoute) -> Value {
+fn responses(route: &HttpRoute, event_data: &Map<String, Value>) -> Value {
     let problem = json!({"$ref": "#/components/responses/Problem"});
     let mut responses = Map::new();
     if route.method.is_stream() {
-        let frames = json!({"schema": {"type": "string"}, "x-event-data": event_data()});
+        let frames = json!({"schema": {"type": "string"}, "x-event-data": event_data});
         let content = json!({"text/event-stream": frames});
         responses.insert("200".to_owned(), json!({"description": EVENTS, "content": content}));
     } else {
-        let content = json!({"application/json": {"schema": reference(route.method.result())}});
+        let content = json!({"application/json": {"schema": reference(&route.method.result_name())}});
         if route.method.is_command() {
             let done = if route.method == Method::StartSession { "201" } else { "200" };
             responses.insert(done.to_owned(), json!({"description": "The commit is in the log.", "content": content}));

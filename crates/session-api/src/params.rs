@@ -13,11 +13,11 @@ use serde_json::{Map, Value, json};
 
 use crate::cursor::ListCursor;
 
-/// Schema of the parameters of a command: the fields of its body, with those that every command has.
+/// Schema of the parameters of a command: the fields of its body, with those of its address.
 #[derive(Debug)]
-pub struct CommandFields<T>(PhantomData<T>);
+pub struct CommandFields<T, A = SessionAddress>(PhantomData<(T, A)>);
 
-impl<T: JsonSchema> JsonSchema for CommandFields<T> {
+impl<T: JsonSchema, A: JsonSchema> JsonSchema for CommandFields<T, A> {
     fn inline_schema() -> bool {
         true
     }
@@ -27,22 +27,43 @@ impl<T: JsonSchema> JsonSchema for CommandFields<T> {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (mut schema, mut address) = (T::json_schema(generator), CommandAddress::json_schema(generator));
+        let (mut schema, mut address) = (T::json_schema(generator), A::json_schema(generator));
         if let (Some(Value::Object(fields)), Some(Value::Object(more))) =
             (schema.get_mut("properties"), address.remove("properties"))
         {
             fields.extend(more);
         }
+        if let Some(Value::Array(more)) = address.remove("required") {
+            let required = schema.ensure_object().entry("required").or_insert_with(|| json!([]));
+            required.as_array_mut().into_iter().for_each(|required| required.extend_from_slice(&more));
+        }
         schema
     }
 }
 
-/// The fields that every command has beside its body.
-#[derive(JsonSchema)]
+/// The fields that every command to a session has beside its body.
+#[derive(Debug, JsonSchema)]
 #[allow(dead_code, reason = "only its schema is used")]
-struct CommandAddress {
-    /// Id of the session. That of a new one has up to 64 letters, digits, `-` and `_`; it is generated if absent.
+pub struct SessionAddress {
+    /// Id of the session.
+    session_id: SessionId,
+    #[schemars(flatten)]
+    options: CommandOptions,
+}
+
+/// The fields that the command which starts a session has beside its body.
+#[derive(Debug, JsonSchema)]
+#[allow(dead_code, reason = "only its schema is used")]
+pub struct NewSessionAddress {
+    /// Id of the new session: up to 64 letters, digits, `-` and `_`; it is generated if absent.
     session_id: Option<SessionId>,
+    #[schemars(flatten)]
+    options: CommandOptions,
+}
+
+#[derive(Debug, JsonSchema)]
+#[allow(dead_code, reason = "only its schema is used")]
+struct CommandOptions {
     /// Idempotency key: a repeated command with the same one changes nothing. The header `Idempotency-Key` is the same.
     command_id: Option<CommandId>,
     /// Whether the response waits for the commit, up to 30 s; true.

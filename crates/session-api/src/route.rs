@@ -89,7 +89,7 @@ fn routes_of(method: Method) -> Vec<HttpRoute> {
 }
 
 /// Returns the parameters of a method, by name.
-fn fields_of(method: Method) -> Vec<Field> {
+pub fn fields_of(method: Method) -> Vec<Field> {
     let schema = method.params_schema();
     let required: Vec<&str> =
         schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();

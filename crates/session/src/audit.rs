@@ -3,6 +3,7 @@
 use contract::commit::{Commit, FOLD};
 use contract::event::Event;
 use contract::subject::SessionKey;
+use schemars::JsonSchema;
 
 use crate::Session;
 
@@ -15,8 +16,9 @@ pub struct Audit {
     pub differs: Vec<Difference>,
 }
 
-/// A slot in which the fold comes to something else than its writer did.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+/// A slot in which the fold comes to another value than its writer did.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, JsonSchema)]
+#[schemars(rename = "ReplayDifference")]
 pub struct Difference {
     /// Slot of the commit in the log.
     pub slot: u64,

@@ -10,12 +10,13 @@ use contract::ids::{CallId, CommandId};
 use contract::limits::{READABLE_RESULT_BYTES_MAX, READABLE_TEXT_BYTES_MAX};
 use contract::model::FinishReason;
 use contract::tool::Outcome;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::shorten::shorten;
 
 /// One turn of a session, for readers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadableTurn {
     /// Number of the turn, from 1.
     pub turn: u32,
@@ -29,7 +30,7 @@ pub struct ReadableTurn {
 }
 
 /// One message of a turn, for readers.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum ReadableMessage {
     /// A message of the user.
@@ -60,7 +61,7 @@ pub enum ReadableMessage {
 }
 
 /// A tool call, with what became of it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadableCall {
     /// Id of the call: unique in its session.
     pub id: String,

@@ -7,12 +7,13 @@ use contract::event::GateKind;
 use contract::ids::{CallId, SessionId, ToolName};
 use contract::limits::{CLIENT_CALL_SHOWN_BYTES, CLIENT_CALLS_SHOWN_MAX, GATE_SHOWN_BYTES, GATES_SHOWN_MAX};
 use contract::tool::EffectClass;
+use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
 
 use crate::state::{Activity, CallStage, Lifecycle, ModelCall, RunsAt, State, ToolCallState};
 
 /// Something that a session waits for.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Wait {
     /// For the next message of its user.
@@ -24,6 +25,7 @@ pub enum Wait {
     },
     /// For the answer of a person.
     #[serde(serialize_with = "serialize_gate")]
+    #[schemars(with = "GateWait<'static>")]
     Gate(OpenGate),
     /// For a gateway and a model.
     ModelCall {
@@ -76,20 +78,28 @@ pub enum Wait {
     },
 }
 
-/// Writes what a gate asks as `gate_kind`, because `kind` is that of the wait.
+/// A gate as a wait, with what it asks as `gate_kind`, because `kind` is that of the wait.
+#[derive(Serialize, JsonSchema)]
+struct GateWait<'a> {
+    /// Id of the gate.
+    gate: &'a CallId,
+    /// Kind of the gate: the question that it asks.
+    gate_kind: &'a GateKind,
+    /// The tool that is called, where the gate is about a call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<&'a ToolName>,
+    /// The call's arguments, or the beginning of their text where it is long.
+    arguments: &'a str,
+    /// Whether `arguments` is only the beginning.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    shortened: bool,
+    /// SHA-256 in hex of the arguments; an answer must name the same.
+    arguments_sha256: &'a str,
+    /// Time at which the gate closes by itself.
+    expires: Timestamp,
+}
+
 fn serialize_gate<S: Serializer>(gate: &OpenGate, serializer: S) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    struct GateWait<'a> {
-        gate: &'a CallId,
-        gate_kind: &'a GateKind,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        tool: Option<&'a ToolName>,
-        arguments: &'a str,
-        #[serde(skip_serializing_if = "std::ops::Not::not")]
-        shortened: bool,
-        arguments_sha256: &'a str,
-        expires: Timestamp,
-    }
     let OpenGate { gate, kind, tool, arguments, shortened, arguments_sha256, expires } = gate;
     let (shortened, expires, tool) = (*shortened, *expires, tool.as_ref());
     GateWait { gate, gate_kind: kind, tool, arguments, shortened, arguments_sha256, expires }.serialize(serializer)

@@ -4,261 +4,408 @@
 export interface Agent {
   /** Other ids that select this agent. */
   aliases: string[];
+  /** Key of the agent. */
   id: string;
   /** Whether sessions that name no agent get this one. */
   is_default: boolean;
-  /** Name for people. */
+  /** Name of the agent, for people. */
   name: string;
   /** Its model, if it names one. */
   model?: string;
 }
 
-/** An agent as the next session would have it. Further fields are settings as agents.yaml has them. */
+/** An agent as the next session would have it. */
 export interface AgentDescription {
   /** The parts of the prompt, in its order. */
   components: PromptComponent[];
-  /** How it goes on. */
-  continuation: Record<string, unknown>;
+  /** Continuation settings of the agent. */
+  continuation: ContinuationSettings;
   /** SHA-256 over the prompt, in hex. */
   fingerprint: string;
+  /** Key of the agent in its configuration. */
   id: string;
   /** Id of the model. */
   model: string;
-  /** Name for people. */
+  /** Its name, as people read it. */
   name: string;
   /** The system prompt, as the model reads it. */
   prompt: string;
-  /** What it may use. */
-  tools: Record<string, unknown>;
+  /** Filter of the tools that the agent may use. */
+  tools: ToolFilter;
+  /** Problems that did not stop the composition. */
   warnings: string[];
-  /** Whether a person is asked before a call. */
-  approvals?: Record<string, unknown>[];
+  /** Rules on whether a person is asked before a call. The first rule that matches decides, and else the tool. */
+  approvals?: ApprovalRule[];
 }
 
-/** Agents, by key. */
+/** The agents of the fleet, by key. */
 export interface AgentList {
+  /** The agents in the caller's reach. */
   agents: Agent[];
 }
 
 /** Statistics of the sessions of one agent with one model. */
 export interface AgentStats {
+  /** Id of the agent. */
   agent: string;
-  /** Share of completed turns; null if no turn ended. */
+  /** Share of completed turns among those that ended; null if no turn ended. */
   completed_rate: number | null;
+  /** Decisions by source: `explicit`, `pattern`, `tool_calls`, `length`, `message`, `limit`, `default`. */
   decisions: Record<string, number>;
+  /** Steps of the turns that ended. */
   iterations: number;
   /** Turns that ended at a limit. */
   limit_hits: number;
   /** The model that the sessions used last. */
   model: string;
-  /** Turns that ended as completed and that the user had to ask to go on. */
+  /** Turns that ended as completed although the user had to ask the agent to continue. */
   premature: number;
   /** Share of premature turns among the completed ones; null if there is none. */
   premature_rate: number | null;
+  /** Number of these sessions. */
   sessions: number;
-  /** What these sessions used themselves; what they delegated is counted where it was done. */
+  /** Tokens and money that these sessions used themselves; what they delegated is counted where it was done. */
   spent_own: Spent;
+  /** Turns that ended, by stop reason. */
   stop_reasons: Record<string, number>;
+  /** Number of calls of tools. */
   tool_calls: number;
-  /** Turns that ended. */
+  /** Number of turns that ended. */
   turns: number;
   /** Sessions that are not in `spent_own`: an older version did not count it apart. */
   uncounted: number;
 }
 
-/** Data of `message.ai_chunk_received`: a piece of a reply. */
+/** A piece of a reply on its way to viewers: `message.ai_chunk_received`. Not a fact; it is in no log. */
 export interface AiChunk {
-  /** Attempt of the request, as `1.1`; when it grows, the reply starts over. */
+  /** `<orchestrator's attempt>.<delivery>`: a viewer empties its buffer when it grows. */
   attempt: string;
+  /** Channel that the delta belongs to. */
   channel: "text" | "reasoning";
+  /** Text since the chunk before. */
   delta: string;
-  /** Whether it is the last one. */
+  /** The last one of this attempt; always sent, also for an empty reply. */
   final: boolean;
-  /** Place in the reply, from 0. */
+  /** Counts from 0 within an attempt. */
   index: number;
+  /** Number of the step in its turn, from 1. */
   step: number;
+  /** Number of the turn, from 1. */
   turn: number;
-  finish_reason?: string;
+  /** In the last one: why the reply ended. None where the attempt failed. */
+  finish_reason?: "stop" | "tool_calls" | "length" | "content_filter" | "cancelled" | "other";
 }
 
-/** Data of `message.ai_cut_received`: what had come of a reply that was cut off. It may come after the end of its turn. */
+/** The received text of a reply that was cut off and that no other attempt replaces. It may come after the end of its turn, and of its session. */
 export interface AiCut {
-  /** Id of the message. */
+  /** The model call that was cut off; also the message's id. */
   call: string;
-  /** What it used, if no other event says so. */
+  /** Tokens and money that were used, where no other event names them. */
   spent: Spent;
+  /** Number of the step in its turn, from 1. */
   step: number;
-  /** What the user read of it; empty if only its cost came. */
+  /** Text that the user read of it: at most 64 KiB. Empty where nothing but its cost came. */
   text: string;
+  /** Number of the turn that made the call, from 1. */
   turn: number;
 }
 
-/** Data of `message.ai_full_received`: a reply. */
+/** The complete reply of a model. */
 export interface AiReply {
-  /** Id of the message. */
+  /** The model call that it answers; also the message's id. */
   call: string;
+  /** Reason why the reply ended. */
+  finish_reason: "stop" | "tool_calls" | "length" | "content_filter" | "cancelled" | "other";
+  /** Milliseconds from the request to the end of the reply. */
+  latency_ms: number;
+  /** Tokens and money that were used. */
+  spent: Spent;
+  /** Number of the step in its turn, from 1. */
   step: number;
-  /** What the user reads. */
+  /** Text that the user reads. */
   text: string;
+  /** Number of the turn, from 1. */
   turn: number;
-  finish_reason?: string;
-  /** Time from the request to the end of the reply. */
-  latency_ms?: number;
+  /** The model that answered, in the provider's words. */
   model?: string;
+  /** Id of the provider that answered. */
   provider?: string;
-  /** What the model wrote, if that differs. */
+  /** Text as the model wrote it, where that differs. */
   raw?: string;
   /** The provider's word for it. */
   raw_finish_reason?: string;
+  /** Reasoning of the model, where the provider shows it. */
   reasoning?: string;
-  spent?: Spent;
-  tool_calls?: Record<string, unknown>[];
+  /** Its calls, with our ids. In the log the pseudo-call `continuation` is among them; viewers get it without that one. */
+  tool_calls?: ToolCall[];
+}
+
+/** A mail that was answered: the reader of the answer may not know what was asked. */
+export interface AnsweredMail {
+  /** The first 300 characters of its text. */
+  excerpt: string;
+  /** The mail's id, in the mailbox from which the answer comes. */
+  id: string;
+  /** The subject of the mail that is answered. */
+  subject: string;
+}
+
+/** Whether a person is asked before a call of a tool. */
+export interface ApprovalRule {
+  /** Whether a person is asked before such a call. */
+  ask: "never" | "always";
+  /** Name of the tool; with `*` at its end it is a prefix. */
+  tool: string;
+  /** Seconds that the question stays open; 24 hours by default, and at most. */
+  expires?: number;
+  /** Decision if nobody answers in time. */
+  on_expiry?: OnExpiry;
+  /** Regular expressions (crate `regex`) by JSON pointer into the arguments. A text is matched as it is, any other value as JSON. All must match; a missing value does not match. */
+  when?: Record<string, string>;
 }
 
 /** A budget in its current period. */
 export interface Budget {
-  /** Its name, as in `day` or `day.e`. */
+  /** Its name within the tenant: the period, and the agent where it is one of an agent, as in `day` or `day.e`. */
   budget: string;
-  /** When the next period begins. */
+  /** Time at which the next period begins. */
   ends: string;
-  per: "hour" | "day" | "month";
+  /** `hour`, `day` or `month`, in UTC. */
+  per: string;
   /** Calls that hold a reservation. */
   running: number;
   /** Tokens that running calls may take at most. */
   tokens_reserved: number;
+  /** Tokens that were spent. */
   tokens_spent: number;
   /** US dollars that running calls may cost at most. */
   usd_reserved: number;
+  /** US dollars that were spent. */
   usd_spent: number;
-  /** Absent for one of the whole tenant. */
+  /** The agent; none where it is one of the whole tenant. */
   agent?: string;
+  /** Limit in tokens of requests and replies; none where they are not limited. */
   tokens_max?: number;
+  /** Limit in US dollars; none where money is not limited. */
   usd_max?: number;
 }
 
 /** Budgets of the tenant. */
 export interface BudgetList {
+  /** The budgets in their current periods. */
   budgets: Budget[];
+}
+
+/** The worker that runs a call now, in its own words. */
+export interface CallHolder {
+  /** Number of this delivery of the item, from 1. */
+  delivery: number;
+  /** Time for which it has held this delivery, in milliseconds. */
+  held_ms: number;
+  /** Host and process id of the worker; empty of an older version. */
+  replica: string;
+  /** Latest note of the worker on the call, such as the failure of a request and the next attempt. */
+  note?: string;
+  /** Outcome for the delivery that the request offered; none if it offered none, and from an older version. */
+  offer?: "taken" | "settled" | "other_history";
 }
 
 /** Calls that wait for a client. */
 export interface CallList {
+  /** The calls, the most urgent first. */
   calls: PendingCall[];
-}
-
-/** Data of `tool_call.result_processed`. */
-export interface CallResult {
-  call: string;
-  /** What the model reads. */
-  content: string;
-  /** Time from dispatch to result. */
-  duration_ms: number;
-  outcome: Outcome;
-  tool: string;
-  /** The client that answered. */
-  by?: string;
-  /** Stable error code. */
-  code?: string;
   /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
   missing_cells?: string[];
-  /** Who performed the call, or should have; `fleet` if it is absent. */
-  performer?: string;
-  /** Whether it takes the place of an earlier `unknown` or `timeout`. */
-  replaces?: boolean;
-  /** What the child session used that performed the call. */
-  used?: Record<string, unknown>;
-  /** Where the whole of it is, if `content` is only parts. */
-  whole?: Record<string, unknown>;
 }
 
-/** Data of `tool_call.waiting`: a call of a client's tool. */
-export interface CallWaiting {
-  arguments: Record<string, unknown>;
+/** The one result of a tool call. */
+export interface CallResult {
+  /** Id of the call: unique in its session. */
   call: string;
-  /** When the model reads that nobody answered. */
+  /** Text that the model reads. */
+  content: string;
+  /** Milliseconds from dispatch to result. */
+  duration_ms: number;
+  /** Outcome of the call. */
+  outcome: Outcome;
+  /** The tool's name, as the model wrote it. */
+  tool: string;
+  /** The client that answered, of a client's call. */
+  by?: string;
+  /** Stable error code, where the outcome is `error`. */
+  code?: string;
+  /** Performer of the call, also of one that was not performed; `fleet` where it is absent. */
+  performer?: "fleet" | "client";
+  /** Whether it takes the place of an earlier `unknown` or `timeout`. */
+  replaces?: boolean;
+  /** Resources used by the child session that performed the call. */
+  used?: ChildUsage;
+  /** Reference to the full result, when `content` has only parts of it. */
+  whole?: FullResultRef;
+}
+
+/** A call that waits for the answer of a client, with everything that is needed to perform it. */
+export interface CallWaiting {
+  /** Arguments of the call: a JSON object. */
+  arguments: Record<string, unknown>;
+  /** Id of the call: unique in its session. */
+  call: string;
+  /** Time at which the model reads that nobody answered. */
   deadline: string;
+  /** Effect class of the call. */
   effect: Effect;
   /** Bytes of an answer that the model reads. */
   max_output: number;
+  /** Name of the tool that is called. */
   tool: string;
 }
 
-/** Whose credential it is, and what it grants. */
+/** Rights of a caller, so that a client offers nothing that would be refused. */
 export interface Caller {
   /** Names of the methods that the caller may use now. */
   methods: string[];
-  scopes: ("run" | "converse" | "observe" | "approve" | "administer" | "operate")[];
-  /** As the credential names its holder. */
+  /** Scopes that the credential grants. */
+  scopes: Scope[];
+  /** Holder of the credential, as the credential names it. */
   subject: string;
+  /** Tenant of the caller. */
   tenant: string;
   /** Agents whose sessions the caller reaches; absent if it reaches all of them. */
   agents?: string[];
 }
 
-/** A mail that is answered or closed. */
+/** Resources that a child session used. */
+export interface ChildUsage {
+  /** Tokens and money, its own children's included. */
+  spent: Spent;
+  /** Number of tool calls of the child. */
+  tool_calls: number;
+}
+
+/** A mail that was closed. */
 export interface ClosedMail {
   /** Whether an answer was sent. */
   answered: boolean;
-  /** Id of the mail. */
+  /** The mail's id, which the list shows no more. */
   closed: string;
 }
 
-/** What became of a command. */
+/** Answer to a command. */
 export interface CommandReply {
+  /** Id of the command. */
   command_id: string;
-  /** Whether the commit is in the log. */
+  /** Whether its commit is in the log. A command that is only stored will be handled all the same. */
   done: boolean;
-  /** The last `seq` after the commit; 0 if it is not known. */
+  /** The session's last `seq` after the commit; 0 if it is not known. */
   seq: number;
+  /** Id of the session. */
   session_id: string;
   /** The turn that began with the message; absent when the message waits for its turn. */
   turn?: number;
+}
+
+/** Configuration that a composer uses. All composers of a fleet should use the same. */
+export interface ConfigurationMark {
+  /** Digest of its agents, models and prompts. */
+  fingerprint: string;
+  /** Time at which it began to use them. */
+  since: string;
+}
+
+/** Rules by which the loop decides whether a turn goes on. */
+export interface ContinuationSettings {
+  /** Least confidence, 0 to 1, that the signal of a model must have if it states one. A less sure TERMINATE takes one more step, in which the model checks its work; after a less sure CONTINUE the loop asks the model to find out more or to ask the user. None: every signal counts. */
+  confidence_min: number | null;
+  /** Patterns of the `regex` crate, case-insensitive, that mean "go on". */
+  continuation_patterns: string[];
+  /** Whether a reply that was cut at the model's output limit is continued. */
+  continue_on_length: boolean;
+  /** Whether the words of a reply decide where no pattern matches: an announcement of work goes on, a question to the user or a "done" ends the turn. Sessions of older versions do not say so, and go on without it. */
+  detect_intent: boolean;
+  /** Whether the loop goes on by itself at all; otherwise a reply without tool calls ends its turn. */
+  enabled: boolean;
+  /** Action when a turn reaches a limit. */
+  limit_action: "answer" | "end" | "ask" | null;
+  /** Limits of a turn besides steps and time. A layer may set each of them alone. */
+  limits: Limits;
+  /** Steps of a turn. */
+  max_iterations: number;
+  /** Action when a model call has failed for good. */
+  on_error: "end" | "ask" | "fallback";
+  /** Handling of the oldest turns when the transcript outgrows the model's window. */
+  prune: "drop" | "summarise";
+  /** Whether a turn without an explicit signal ends at once, patterns unread. */
+  require_explicit_signal: boolean;
+  /** Number of retries of a model call in a row, after failures that may pass, before the failure counts. */
+  retries: number;
+  /** Patterns that mean "done"; of all matches the one that ends last counts. */
+  termination_patterns: string[];
+  /** Wall clock of a turn in seconds, pauses not counted. */
+  timeout: number;
+  /** Whether the action is `end`, as versions before fold 13 read it. */
+  ends_at_once?: boolean;
+  /** The model that is asked where neither a signal nor a pattern nor the words of the reply decide; none: the turn ends there. An empty name removes the judge of a layer below. */
+  judge?: string;
+  /** The action as versions before fold 13 read it; absent unless it is `ask`. */
+  on_limit?: "answer" | "end" | "ask";
 }
 
 /** A message that no service could handle. */
 export interface DeadLetter {
   /** Stable code of the reason. */
   code: string;
-  /** Deliveries of the original. */
+  /** Number of deliveries of the original. */
   delivered: number;
+  /** Id that is unique for the session and kind. */
   id: string;
+  /** Kind of the original message. */
   kind: "control" | "model" | "tool" | "timer" | "item";
+  /** Reason as text for people. */
   reason: string;
+  /** Id of the session. */
   session_id: string;
+  /** Time at which the original was stored. */
   stored_at: string;
+  /** Subject of the original. */
   subject: string;
   /** Body of the original; lists leave it out. */
   body?: unknown;
 }
 
-/** Dead letters. */
+/** Dead letters of the tenant. */
 export interface DeadLetterList {
+  /** The letters, without their bodies. */
   dead: DeadLetter[];
+  /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
+  missing_cells?: string[];
 }
 
 /** A dead letter of a session. */
 export interface DeadLetterName {
+  /** Stable code of the reason. */
   code: string;
-  /** `<session>/<kind>/<id>`. */
+  /** `<session>/<kind>/<id>`, as `ailoop dead` takes it. */
   name: string;
+  /** Reason as text for people. */
   reason: string;
-  /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
-  missing_cells?: string[];
 }
 
 /** A dead letter that is handled again. */
 export interface DeadLetterRetry {
   /** New id of the command. */
   command_id: string;
+  /** Id of the session. */
   session_id: string;
 }
 
-/** What may be done with a call after a loss. */
+/** Effect class of a tool: how a call is handled when nobody knows whether it took effect. */
 export type Effect = "pure" | "idempotent" | "at_most_once" | "reconcilable";
 
-/** What keeps a session. */
+/** Reason why a session makes no progress, and what to do. */
 export interface Finding {
+  /** Advice on what to do. */
   advice: string;
+  /** The fact that was found. */
   what: string;
 }
 
@@ -268,75 +415,108 @@ export interface FleetStatus {
   dead_letters: number;
   /** The time of the server's clock. */
   now: string;
+  /** The queues with their workers. */
   queues: QueueStatus[];
+  /** Processes that answered, by service. */
   replicas: Replica[];
+  /** Streams and object stores of all tenants, on one replica. */
   storage: StorageStatus[];
   /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
   missing_cells?: string[];
+  /** Sessions of the tenant; absent while the index is not in memory. */
   sessions?: SessionNumbers;
 }
 
-/** A tool of the fleet. */
+/** A tool of the fleet: the value of KV `ai_loop_tools`. */
 export interface FleetTool {
-  /** Whether a person must approve each call. */
+  /** Whether a person must approve each call of a tool. */
   approval: "never" | "always";
+  /** Description for the model: what the tool does and when to use it. */
   description: string;
+  /** Effect class, which decides whether a lost call may be repeated. */
   effect: Effect;
+  /** Name of the tool. */
   name: string;
-  /** JSON Schema of the arguments. */
+  /** JSON Schema of the arguments object. */
   parameters: Record<string, unknown>;
   /** The version that the tool announces. */
   version: string;
-  /** What is added to the prompt of agents that have this tool. */
+  /** Text that is added to the prompt of agents that have this tool. */
   instructions?: string;
   /** Bytes of a result that the model reads. */
   max_output?: number;
-  /** Time that a call may take. */
+  /** Milliseconds that one call may take. */
   timeout_ms?: number;
 }
 
-/** Tools, by name. */
+/** The tools of the fleet, by name. */
 export interface FleetToolList {
+  /** The tools of the tenant. */
   tools: FleetTool[];
 }
 
 /** The whole result of a call, of which the model read only parts. */
 export interface FullResult {
+  /** Id of the call. */
   call: string;
+  /** The result, as the tool gave it. */
   content: string;
+  /** Id of the session. */
   session_id: string;
 }
 
-/** `approval` of a call, `question`, or an object with `limit` or `error`. */
-export type GateKind = "approval" | "question" | Record<string, unknown>;
+/** A result as the tool gave it, where the model reads only parts. */
+export interface FullResultRef {
+  /** Length of the full result in bytes. */
+  bytes: number;
+  /** Id of the object in `ai_loop_results`. */
+  object: string;
+}
+
+/** Name and arguments of a called function. */
+export interface Function {
+  /** JSON text as received, valid or not. */
+  arguments: string;
+  /** Name of the tool, as the model wrote it. */
+  name: string;
+}
+
+/** Kind of a gate: the question that it asks. */
+export type GateKind = "approval" | "question" | { limit: StopReason } | { error: "rate_limited" | "overloaded" | "unreachable" | "hung" | "truncated" | "garbage" | "empty" | "cancelled" | "context_length" | "quota" | "auth" | "refused" | "bad_request" };
 
 /** Gates that are open. */
 export interface GateList {
+  /** The gates, the most urgent first. */
   gates: PendingGate[];
-}
-
-/** Data of `gate.opened`. */
-export interface GateOpened {
-  /** What an answer is bound to. */
-  arguments_sha256: string;
-  /** When it closes by itself. */
-  expires: string;
-  gate: string;
-  kind: GateKind;
-  /** Arguments of the call that a person approves. */
-  arguments?: Record<string, unknown>;
   /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
   missing_cells?: string[];
-  /** What counts if nobody answers in time; `deny` if it is absent. */
-  on_expiry?: string;
+}
+
+/** A person is asked. */
+export interface GateOpened {
+  /** SHA-256 of the arguments that are shown. */
+  arguments_sha256: string;
+  /** Time at which the gate closes by itself. */
+  expires: string;
+  /** The gate's id: that of the call. */
+  gate: string;
+  /** Whether it asks for approval, an answer, or more of a limit. */
+  kind: GateKind;
+  /** Arguments of the call, where a person approves one. */
+  arguments?: Record<string, unknown>;
+  /** Decision if nobody answers in time. */
+  on_expiry?: OnExpiry;
+  /** The call's tool, where the gate is about one. */
   tool?: string;
 }
 
 /** The transcript, as a model reads it. */
 export interface History {
+  /** The messages, in the form of the session's provider-neutral transcript. */
   messages: Record<string, unknown>[];
   /** The last `seq` that the messages include. */
   seq: number;
+  /** Id of the session. */
   session_id: string;
 }
 
@@ -344,27 +524,49 @@ export interface History {
 export interface IntervalStats {
   /** Sessions whose last turn failed or ended at a limit. */
   failed: number;
+  /** Number of these sessions. */
   sessions: number;
-  /** What these sessions used themselves; what they delegated is counted where it was done. */
+  /** Tokens and money that these sessions used themselves; what they delegated is counted where it was done. */
   spent_own: Spent;
+  /** Begin of the interval. */
   start: string;
   /** Sessions that are not in `spent_own`: an older version did not count it apart. */
   uncounted: number;
 }
 
-/** A mail to the user. */
+/** Limits of a turn besides steps and time; none means no limit. The answer "approve" at a gate grants as much again. */
+export interface Limits {
+  /** Steps in a row that may bring nothing new; 0 means no limit. */
+  no_progress: number;
+  /** Number of times that the same call with the same arguments may be made; 0 means no limit. */
+  repetition: number;
+  /** Cost limit in US dollars. */
+  cost_usd?: number;
+  /** Tokens, in and out together. */
+  tokens?: number;
+  /** Number of tool calls. */
+  tool_calls?: number;
+}
+
+/** A mail as readers of the mailbox see it. */
 export interface Mail {
+  /** The sender's mailbox, where an answer goes. */
   from: string;
+  /** Id under which it is answered or closed. */
   id: string;
+  /** Time of sending, by the clock of the executor that stored it. */
   sent: string;
+  /** Subject in one line. */
   subject: string;
+  /** Text of the mail, never shortened. */
   text: string;
-  /** The mail that it answers. */
-  answers?: Record<string, unknown>;
+  /** The mail that it answers; none where it is the first of its exchange. */
+  answers?: AnsweredMail;
 }
 
 /** Mails that are not answered. */
 export interface MailList {
+  /** The mails, the oldest first. */
   mails: Mail[];
   /** Number of mails beyond those. */
   more: number;
@@ -372,148 +574,172 @@ export interface MailList {
   missing_cells?: string[];
 }
 
-/** A model of the fleet. */
+/** A model, as sessions ask for it. */
 export interface Model {
+  /** Tokens of a request and its reply together; unknown where none is given. */
+  context_window: number | null;
+  /** The id that the gateway is asked for. */
   id: string;
-  context_window?: number | null;
-  /** Whether sessions have it whose agent names no model. */
-  is_default?: boolean;
-  max_output?: number | null;
-  max_parallel_tools?: number;
-  multi_tool?: boolean;
-  provider?: string;
-  reasoning?: boolean;
-  /** Requests that all gateways together send to its provider; absent without a limit. */
+  /** Whether sessions have it whose agent names none. */
+  is_default: boolean;
+  /** Tokens of one reply. */
+  max_output: number | null;
+  /** Calls of one reply that run at once. */
+  max_parallel_tools: number;
+  /** Whether it takes several tools in one request and calls several in one reply. */
+  multi_tool: boolean;
+  /** Id of the provider that serves the model. */
+  provider: string;
+  /** Whether it reasons before it answers. */
+  reasoning: boolean;
+  /** Whether it answers in a given JSON Schema. */
+  structured_output: boolean;
+  /** Requests in a minute that all gateways together send to its provider at most, for all models there. */
   requests_per_minute?: number;
-  structured_output?: boolean;
   /** The same for tokens of requests and replies. */
   tokens_per_minute?: number;
-  /** The provider's name for it. */
+  /** The provider's name for it; empty of an older composer. */
   upstream?: string;
 }
 
-/** A model that failed lately. */
+/** A model that failed since it last succeeded. */
 export interface ModelHealth {
   /** Failures since the last success. */
   failures: number;
-  /** Code of the last failure. */
+  /** Stable code of the last failure. */
   last_failure: string;
-  /** The provider's name for it. */
+  /** The provider's name for the model. */
   model: string;
+  /** Id of the provider. */
   provider: string;
-  /** No request is sent to it before; absent while requests are sent. */
+  /** No request is sent to it before this time; none while requests are sent. */
   open_until?: string;
 }
 
-/** Models, by id. */
+/** The models of the fleet, by id. */
 export interface ModelList {
+  /** The models that are described. */
   models: Model[];
 }
 
-/** A call that waits for a client. */
+/** Decision on a question that nobody answers in time. */
+export type OnExpiry = "deny" | "approve";
+
+/** A call that waits for its client, as lists show it. */
 export interface OpenCall {
-  /** Arguments as JSON, or what their text begins with. */
+  /** The call's arguments, or the beginning of their text where it is long. */
   arguments: string;
-  /** Id of the call. */
+  /** Id of the call: unique in its session. */
   call: string;
-  /** When the model reads that nobody answered. */
+  /** Time at which the model reads that nobody answered. A pause of the session extends it by its length. */
   deadline: string;
-  /** When it began to wait. */
+  /** Time at which the wait began. */
   since: string;
+  /** Name of the tool that is called. */
   tool: string;
-  /** Whether `arguments` is a beginning only; the whole stands in `tool_call.waiting`. */
+  /** Whether `arguments` is only the beginning; `tool_call.waiting` has the whole. */
   shortened?: boolean;
 }
 
-/** What waits for a person. */
+/** A gate that waits for a person, as lists show it. */
 export interface OpenGate {
-  /** Arguments of the call as JSON, or what their text begins with. */
+  /** The call's arguments, or the beginning of their text where it is long. */
   arguments: string;
-  /** What an answer is bound to. */
+  /** SHA-256 in hex of the arguments; an answer must name the same. */
   arguments_sha256: string;
-  /** When it closes by itself. */
+  /** Time at which the gate closes by itself. */
   expires: string;
   /** Id of the gate: that of its call, or of its limit. */
   gate: string;
+  /** Whether it asks for approval, an answer, or more of a limit. */
   kind: GateKind;
-  /** Whether `arguments` is a beginning only; the whole stands in `gate.opened`. */
+  /** Whether `arguments` is only the beginning; `gate.opened` has the whole. */
   shortened?: boolean;
-  /** Tool of the call, if it is about one. */
+  /** The call's tool, where it is about one. */
   tool?: string;
 }
 
-/** What became of a call. */
+/** Outcome of a tool call. */
 export type Outcome = "ok" | "error" | "denied" | "timeout" | "cancelled" | "unknown";
 
 /** A call that waits for a client, with its session. */
 export interface PendingCall {
+  /** Id of its agent. */
   agent: string;
-  /** Arguments as JSON, or what their text begins with. */
+  /** The call's arguments, or the beginning of their text where it is long. */
   arguments: string;
-  /** Id of the call. */
+  /** Id of the call: unique in its session. */
   call: string;
-  /** When the model reads that nobody answered. */
+  /** Time at which the model reads that nobody answered. A pause of the session extends it by its length. */
   deadline: string;
+  /** Id of the session. */
   session_id: string;
-  /** When it began to wait. */
+  /** Time at which the wait began. */
   since: string;
-  /** Beginning of the first message. */
+  /** Beginning of the first message of the session. */
   title: string;
+  /** Name of the tool that is called. */
   tool: string;
-  /** Whether `arguments` is a beginning only; the whole stands in `tool_call.waiting`. */
+  /** Whether `arguments` is only the beginning; `tool_call.waiting` has the whole. */
   shortened?: boolean;
 }
 
-/** What waits for a person, with its session. */
+/** A gate that waits for a person, with its session. */
 export interface PendingGate {
+  /** Id of its agent. */
   agent: string;
-  /** Arguments of the call as JSON, or what their text begins with. */
+  /** The call's arguments, or the beginning of their text where it is long. */
   arguments: string;
-  /** What an answer is bound to. */
+  /** SHA-256 in hex of the arguments; an answer must name the same. */
   arguments_sha256: string;
-  /** When it closes by itself. */
+  /** Time at which the gate closes by itself. */
   expires: string;
   /** Id of the gate: that of its call, or of its limit. */
   gate: string;
+  /** Whether it asks for approval, an answer, or more of a limit. */
   kind: GateKind;
+  /** Id of the session. */
   session_id: string;
-  /** Beginning of the first message. */
+  /** Beginning of the first message of the session. */
   title: string;
-  /** Whether `arguments` is a beginning only; the whole stands in `gate.opened`. */
+  /** Whether `arguments` is only the beginning; `gate.opened` has the whole. */
   shortened?: boolean;
-  /** Tool of the call, if it is about one. */
+  /** The call's tool, where it is about one. */
   tool?: string;
 }
 
-/** What a session is doing. */
+/** Phase of a session, as workers and lists see it. */
 export type Phase = "idle" | "running" | "paused" | "ended";
 
-/** A part of a composed prompt. */
+/** One part of a composed prompt. */
 export interface PromptComponent {
   /** Bytes of its text. */
   bytes: number;
-  /** Its file, relative to the directory of the prompts. */
+  /** Its file, relative to the prompts' directory. */
   name: string;
   /** SHA-256 of its text, in hex. */
   sha256: string;
-  /** Where its text begins in the prompt, in bytes. */
+  /** Offset of its text in the prompt, in bytes. */
   start: number;
 }
 
-/** What is in a queue. */
+/** Depth of a queue. */
 export interface QueueDepth {
+  /** Items that workers have. */
   held: number;
   /** `drive` (inputs), `due` (timers), `model` or `tool` (calls). */
   queue: string;
+  /** Items that no worker has. */
   waiting: number;
 }
 
 /** Queues of the fleet. */
 export interface QueueList {
+  /** The queues of all services. */
   queues: QueueDepth[];
-  /** The same for the tenant. */
+  /** The same for the model calls of the caller's tenant. */
   tenant_waiting_calls_max: number;
-  /** Waiting model calls at which new turns are refused. */
+  /** Number of waiting model calls at which new turns are refused. */
   waiting_calls_max: number;
   /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
   missing_cells?: string[];
@@ -521,78 +747,99 @@ export interface QueueList {
 
 /** A queue and its workers. */
 export interface QueueStatus {
+  /** Items that workers have. */
   held: number;
-  /** Requests of workers for items. */
+  /** Requests of workers for items; none where all workers are gone, or have no free place. */
   pullers: number;
+  /** `drive` (inputs), `due` (timers), `model` or `tool` (calls). */
   queue: string;
+  /** Items that no worker has. */
   waiting: number;
-  /** Age of the oldest item. */
+  /** Age of the oldest item in milliseconds; absent where there is none. */
   oldest_ms?: number;
 }
 
-/** A call of a tool, as people read it. */
+/** A tool call, with what became of it. */
 export interface ReadableCall {
-  /** As the model wrote them, or as a person changed them. */
+  /** As the model wrote them; as a person changed them, where one did. */
   arguments: string;
+  /** Id of the call: unique in its session. */
   id: string;
+  /** The tool, as the model wrote it. */
   tool: string;
-  /** Who answered the gate. */
+  /** Person that answered the gate. */
   by?: string;
-  /** Decision of a person, if one was asked. */
-  decision?: string;
-  /** Absent while it runs. */
+  /** Decision of a person, where one was asked. */
+  decision?: "approve" | "deny" | "answer";
+  /** None while it runs. */
   outcome?: Outcome;
-  /** What the model read; the middle of a long one is left out. */
+  /** Result that the model read; the middle of a long one is left out. */
   result?: string;
 }
 
-/** A message of a transcript. */
+/** One message of a turn, for readers. */
 export interface ReadableMessage {
+  /** Kind of the entry, which says what other fields it has. */
   role: "user" | "assistant";
+  /** Its text; the middle of a long one is left out. */
   text: string;
+  /** Time at which the loop accepted the message. */
   time: string;
-  /** Number of images. */
+  /** Whether it was cut off: the text is what had come. */
+  cut?: boolean;
+  /** Number of images in the message. */
   images?: number;
-  /** Step of the turn, of a message of the assistant. */
+  /** Number of the step in its turn, from 1. */
   step?: number;
+  /** Tool calls that the reply made. */
   tool_calls?: ReadableCall[];
 }
 
-/** A turn of a transcript. */
+/** One turn of a session, for readers. */
 export interface ReadableTurn {
+  /** Messages of the turn, in order. */
   messages: ReadableMessage[];
+  /** Time at which the turn began. */
   started: string;
+  /** Number of the turn, from 1. */
   turn: number;
-  /** Why it ended; absent while it runs. */
+  /** Reason why the turn ended; none while it runs. */
   stop_reason?: StopReason;
 }
 
-/** What a repair performed again. */
+/** Effects that a repair performed again. */
 export interface RepairReport {
-  /** Effects, by name. */
+  /** The effects, for people. */
   performed: string[];
+  /** Id of the session. */
   session_id: string;
 }
 
-/** A slot in which the fold differs from what its writer stored. */
+/** A slot in which the fold comes to another value than its writer did. */
 export interface ReplayDifference {
+  /** Slot of the commit in the log. */
   slot: number;
+  /** Name of the value that differs: `phase`, `open`, `seq`, `control_seq`, `archived`, `log_start`, `moved`, `snapshot` or `transcript`. */
   what: string;
 }
 
-/** State of a session after its log was folded again. */
+/** State of a session after its log was folded again, with the differences that were found. */
 export interface ReplayReport {
+  /** Differences between this fold and what the writers stored. */
   differs: ReplayDifference[];
   /** The last slot of the log. */
   last_slot: number;
+  /** Phase after the commit of `slot`. */
   phase: Phase;
+  /** The last `seq` after `slot`. */
   seq: number;
+  /** Id of the session. */
   session_id: string;
   /** The last slot that was folded. */
   slot: number;
   /** State in the form of a snapshot. */
   state: Record<string, unknown>;
-  /** Absent with `no_commits`. */
+  /** The commits of the log; absent if the request leaves them out. */
   commits?: ReplayedCommit[];
 }
 
@@ -600,56 +847,70 @@ export interface ReplayReport {
 export interface ReplayedCommit {
   /** Types of the events. */
   events: string[];
+  /** Phase after the commit. */
   phase: Phase;
+  /** Slot of the commit in the log. */
   slot: number;
+  /** Time of the commit. */
   time: string;
 }
 
 /** A process of the fleet. */
 export interface Replica {
+  /** Milliseconds by which its clock is ahead of the server's, to the accuracy of a request. */
   clock_ahead_ms: number;
+  /** Commit of its binary, or `unknown`. */
   commit: string;
+  /** Version of the rules by which it folds a log; a replica with an older one leaves newer sessions alone. */
   fold: number;
   /** The time by its own clock. */
   now: string;
-  /** Host and process id. */
+  /** Host and process id, as in `gateway-5d8f:1`. */
   replica: string;
+  /** Name of the service, such as `model-gateway`; `ailoop` where one process runs them all. */
   service: string;
+  /** Time at which the process was ready for requests. */
   started: string;
+  /** Version of its binary. */
   version: string;
-  /** Parts that are not ready. */
+  /** Parts that are not ready; it takes no work until there are none. */
   waiting_for: string[];
+  /** Problems that do not stop it, such as a file that cannot be read. */
   warnings: string[];
-  /** Items that it works on, by queue. */
+  /** The items that it works on, by queue. */
   work: Record<string, WorkerLoad>;
-  /** Its cell, where the edge has several. */
+  /** Its cell, where there are several. */
   cell?: string;
-  /** The agents, models and prompts of a composer; absent of other services. */
-  configuration?: Record<string, unknown>;
-  /** Models that failed lately, as a gateway sees them; absent where none did. */
+  /** The agents, models and prompts of a composer. */
+  configuration?: ConfigurationMark;
+  /** Models that failed lately, as a gateway sees them. */
   models?: ModelHealth[];
 }
 
-/** What the loop would do after a reply. */
+/** Decision that the loop would make after a reply. */
 export interface ReplyDecision {
   /** Whether another step would follow. */
   continues: boolean;
-  /** Reason for people. */
+  /** Reason for the decision, for people. */
   reason: string;
-  /** What decided, such as `explicit` or `pattern:<pattern>`. */
+  /** Source of the decision, such as `explicit` or `pattern:<pattern>`. */
   source: string;
-  /** What a user would read of the reply. */
+  /** Text of the reply that a user would read. */
   visible: string;
 }
 
+/** Kind of requests that a credential permits. */
+export type Scope = "run" | "converse" | "observe" | "approve" | "administer" | "operate";
+
 /** A mail that was sent. */
 export interface SentMail {
-  /** Id of the mail. */
+  /** The mail's id in the mailbox of its recipient. */
   sent: string;
+  /** The mailbox that it is in: the recipient's key, whatever name the request used. */
   to: string;
 }
 
-/** How the turns of a session went. */
+/** Counters of the turns of a session, for statistics. */
 export interface SessionCounters {
   /** Decisions, by source without its detail. */
   decisions: Record<string, number>;
@@ -657,94 +918,113 @@ export interface SessionCounters {
   iterations: number;
   /** Turns that ended as completed and that the user had to ask to go on. */
   premature: number;
-  /** Calls of tools. */
+  /** Tool calls that were identified. */
   tool_calls: number;
   /** Turns that ended, by stop reason. */
   turns: Record<string, number>;
 }
 
-/** A session with what it waits for. */
+/** A session with what it waits for, who works on it, and what failed last. */
 export interface SessionDescription {
+  /** Id of the session's agent. */
   agent: string;
+  /** Dead letters of the session. */
   dead_letters: DeadLetterName[];
-  /** The last errors of the log. */
+  /** The last errors of the log, the newest first, from as far back as its newest page goes. */
   errors: SessionError[];
+  /** Reasons why the session makes no progress, for people, with advice. */
   findings: Finding[];
+  /** Id of the session's model. */
   model: string;
+  /** The time of the edge's clock. */
   now: string;
+  /** Phase of the session. */
   phase: Phase;
   /** The queues of which the session waits for a worker. */
   queues: QueueStatus[];
-  /** Number of the last event. */
+  /** Number of the last public event. */
   seq: number;
+  /** Id of the session. */
   session_id: string;
-  /** What the session used, with the sessions that it started. */
+  /** Tokens and money of the subtree: of this session, and of the sessions below it. */
   spent: Spent;
   /** Time of the first commit. */
   started: string;
   /** Number of the running step, from 1; 0 between turns. */
   step: number;
+  /** Counters of its turns, for statistics. */
   tally: SessionCounters;
+  /** Tenant that owns the session. */
   tenant: string;
-  /** Beginning of the first message. */
+  /** The beginning of its first message. */
   title: string;
   /** Number of the last turn, from 1; 0 before the first. */
   turn: number;
-  /** When it last changed. */
+  /** Time of the session's last commit. */
   updated: string;
   /** Commands and results that no orchestrator has handled. */
   waiting_inputs: number;
-  /** What it waits for, by `kind`. */
-  waits: Record<string, unknown>[];
-  /** What waits for a client. */
+  /** Waits of the session, by `kind`. Empty if it has ended, or if an orchestrator has the next step to take. */
+  waits: SessionWait[];
+  /** Calls that wait for a client. */
   client_calls?: OpenCall[];
-  /** What waits for a person. */
+  /** Gates that wait for a person. */
   gates?: OpenGate[];
-  /** The session that asked for it, if one did. */
+  /** The session that asked for it, where one did. */
   parent?: string;
-  /** What the session used itself; absent if an older version counted a part of it. */
+  /** Tokens and money of this session alone. None if an older version counted any of them, since it did not separate them. */
   spent_own?: Spent;
-  /** Why its last turn ended. */
+  /** Reason why its last turn ended. */
   stop_reason?: StopReason;
-  /** When the timer of the session is due. */
+  /** Due time of the timer of the session. */
   timer?: string;
 }
 
-/** Data of `session_ended`. */
+/** The end of a session, with its last turn's outcome. */
 export interface SessionEnded {
-  /** Answer of the last turn. */
+  /** The last turn's answer. */
   final_response: string;
   /** Steps of the last turn. */
   iterations: number;
+  /** Reason why the session ended. */
   reason: "completed" | "stopped" | "error" | "expired";
-  /** What the session used, with the sessions that it started. */
+  /** Tokens and money of the whole session, with those of the sessions below it. */
   spent: Spent;
-  /** Client that stopped it, if one did. */
+  /** Client that stopped the session. */
   by?: string;
-  /** Reason that the client gave. */
+  /** Reason, in the words of the client that stopped it. */
   note?: string;
-  /** What the session used itself; absent if an older version counted a part of it. */
+  /** Tokens and money of this session alone. None if an older version counted any of them, since it did not separate them. */
   spent_own?: Spent;
   /** `MAX_ITERATIONS_REACHED` at that limit. */
   status?: string;
-  /** Why its last turn ended. */
+  /** Reason why its last turn ended. */
   stop_reason?: StopReason;
 }
 
 /** An error of the log. */
 export interface SessionError {
+  /** Stable error code; see `ErrorCode`. */
   code: string;
+  /** Operation during which the error occurred. */
   during: string;
+  /** Explanation for people: what failed, and what to do. */
   message: string;
+  /** Whether the same may succeed later. */
   retryable: boolean;
+  /** Time of its commit. */
   time: string;
 }
 
-/** Sessions by phase. */
+/** Numbers of sessions, by phase. */
 export interface SessionNumbers {
+  /** Sessions that have ended. */
   ended: number;
+  /** Sessions that wait for the user. */
   idle: number;
+  /** Sessions that are paused. */
   paused: number;
+  /** Sessions with a running turn. */
   running: number;
   /** Sessions that wait for a person. */
   with_gates: number;
@@ -752,6 +1032,7 @@ export interface SessionNumbers {
 
 /** A page of sessions, the newest first. */
 export interface SessionPage {
+  /** The newest session comes first. */
   sessions: SessionSummary[];
   /** Cells that did not answer, so that nothing of them is here; absent if there are none. */
   missing_cells?: string[];
@@ -761,54 +1042,107 @@ export interface SessionPage {
   total?: number;
 }
 
-/** A session. */
+/** A session as lists show it: its line in the index, KV `ai_loop_sessions`, which may lag behind its log. */
 export interface SessionSummary {
+  /** Id of the session's agent. */
   agent: string;
+  /** Id of the session's model. */
   model: string;
+  /** Phase of the session. */
   phase: Phase;
-  /** Number of the last event. */
+  /** Number of the last public event. */
   seq: number;
+  /** Id of the session. */
   session_id: string;
-  /** What the session used, with the sessions that it started. */
+  /** Tokens and money of the subtree: of this session, and of the sessions below it. */
   spent: Spent;
   /** Time of the first commit. */
   started: string;
   /** Number of the running step, from 1; 0 between turns. */
   step: number;
+  /** Counters of its turns, for statistics. */
   tally: SessionCounters;
+  /** Tenant that owns the session. */
   tenant: string;
-  /** Beginning of the first message. */
+  /** The beginning of its first message. */
   title: string;
   /** Number of the last turn, from 1; 0 before the first. */
   turn: number;
-  /** When it last changed. */
+  /** Time of the session's last commit. */
   updated: string;
-  /** What waits for a client. */
+  /** Calls that wait for a client. */
   client_calls?: OpenCall[];
-  /** What waits for a person. */
+  /** Gates that wait for a person. */
   gates?: OpenGate[];
-  /** The session that asked for it, if one did. */
+  /** The session that asked for it, where one did. */
   parent?: string;
-  /** What the session used itself; absent if an older version counted a part of it. */
+  /** Tokens and money of this session alone. None if an older version counted any of them, since it did not separate them. */
   spent_own?: Spent;
-  /** Why its last turn ended. */
+  /** Reason why its last turn ended. */
   stop_reason?: StopReason;
 }
 
 /** The spans of a session. */
 export interface SessionTrace {
+  /** Id of the session. */
   session_id: string;
+  /** The turns, in their order. */
   turns: TurnTrace[];
 }
 
-/** Tokens and money that were used. */
+/** Something that a session waits for, with its worker. */
+export interface SessionWait {
+  /** Kind of the entry, which says what other fields it has. */
+  kind: "user" | "resume" | "gate" | "model_call" | "retry" | "tool_call" | "client_call" | "pending_calls";
+  /** The call's arguments, or the beginning of their text where it is long. */
+  arguments?: string;
+  /** SHA-256 in hex of the arguments; an answer must name the same. */
+  arguments_sha256?: string;
+  /** Time at which the next attempt begins. */
+  at?: string;
+  /** Number of the attempt, from 1. */
+  attempt?: number;
+  /** Id of the call. */
+  call?: string;
+  /** The session that performs it; none of a tool. */
+  child?: string;
+  /** Number of calls that have not begun. */
+  count?: number;
+  /** Time at which the loop gives up the call. */
+  deadline?: string;
+  /** Effect class of the tool: the consequence of a second execution. */
+  effect?: Effect;
+  /** Time at which the gate closes by itself. */
+  expires?: string;
+  /** Id of the gate. */
+  gate?: string;
+  /** Kind of the gate: the question that it asks. */
+  gate_kind?: GateKind;
+  /** The worker that has the call now; absent where it waits in its queue. */
+  holder?: CallHolder;
+  /** Id of the model that is asked. */
+  model?: string;
+  /** `step`, `summary` or `judge`. */
+  purpose?: string;
+  /** Whether `arguments` is only the beginning. */
+  shortened?: boolean;
+  /** Time in the log at which the wait began; absent if that is on an older page. */
+  since?: string;
+  /** The slot of the log that opened it. */
+  slot?: number;
+  /** The tool that is called, where the gate is about a call. */
+  tool?: string;
+}
+
+/** Tokens and money that calls have cost. */
 export interface Spent {
   /** Cost in US dollars. */
   cost_usd: number;
+  /** Tokens of requests and replies. */
   usage: Usage;
 }
 
-/** Statistics of sessions. */
+/** Statistics of the sessions of a tenant. */
 export interface StatsList {
   /** By agent and model. */
   stats: AgentStats[];
@@ -818,54 +1152,88 @@ export interface StatsList {
   missing_cells?: string[];
 }
 
-/** Why a turn ended. */
+/** Reason why a turn ended. */
 export type StopReason = "completed" | "max_iterations" | "timeout" | "token_limit" | "cost_limit" | "tool_call_limit" | "repetition" | "no_progress" | "stopped" | "error";
 
 /** A stream or an object store. */
 export interface StorageStatus {
+  /** Bytes that it holds. */
   bytes: number;
+  /** Messages that it holds. */
   messages: number;
+  /** Name on the nats-server. */
   name: string;
 }
 
-/** A process that serves a tool, as it describes itself. */
+/** A tool call as a model writes it. */
+export interface ToolCall {
+  /** Name and arguments of the function. */
+  function: Function;
+  /** Its id: the provider's in a reply, ours in a transcript. */
+  id: string;
+  /** The protocol's type of call: always `function`. */
+  type: string;
+}
+
+/** Filter of the tools that an agent may use. It fails closed: a name that no rule permits is refused. */
+export interface ToolFilter {
+  /** Names; one that ends in `*` permits all tools with that prefix, and `*` permits every tool of the tenant. */
+  allow: string[];
+  /** Names that are refused even if `allow` permits them. */
+  deny: string[];
+}
+
+/** A process that serves a tool, as it describes itself in the NATS services protocol. */
 export interface ToolReplica {
   /** Calls since it started. */
   calls: number;
   /** Calls among them that failed. */
   errors: number;
-  /** Id of the process. */
+  /** Id of the process in the services protocol. */
   instance: string;
+  /** Name of the tool that it serves. */
   tool: string;
+  /** Version that it announces. */
   version: string;
-  /** Mean time of a call; absent before the first one. */
+  /** Mean time of a call in milliseconds; absent before the first one. */
   average_ms?: number;
+  /** The last error, as the tool says it. */
   last_error?: string;
+  /** Start time, as the process reports it. */
   started?: string;
 }
 
 /** The processes that serve the tools of the tenant, by tool. */
 export interface ToolReplicaList {
+  /** The processes that serve them. */
   replicas: ToolReplica[];
 }
 
 /** A span of a turn. */
 export interface TraceSpan {
+  /** Attributes of the span. */
   attributes: Record<string, unknown>;
+  /** End, in milliseconds since the epoch. */
   end_ms: number;
+  /** Id of the span, 16 hex digits. */
   id: string;
-  /** Whether it has not ended; `end_ms` is that of the last commit. */
+  /** Whether it has not ended; then `end_ms` is the time of the last commit. */
   is_open: boolean;
+  /** Name of the span. */
   name: string;
+  /** Begin, in milliseconds since the epoch. */
   start_ms: number;
+  /** Error that ended it. */
   error?: string;
-  /** Absent for the root. */
+  /** Id of the span above it; absent for the root. */
   parent?: string;
 }
 
 /** A page of the transcript, as people read it. */
 export interface Transcript {
+  /** Id of the session. */
   session_id: string;
+  /** The turns, in their order. */
   turns: ReadableTurn[];
   /** Whether the archive has removed parts of the session because of their age. */
   is_incomplete?: boolean;
@@ -873,43 +1241,49 @@ export interface Transcript {
   next_after?: number;
 }
 
-/** What a tool answered to a call outside of a session. */
+/** Answer of a tool to a call outside of a session. */
 export interface TrialResult {
-  /** What a model would read. */
+  /** Text that a model would read. */
   content: string;
+  /** Milliseconds from the request to the answer. */
   duration_ms: number;
+  /** Outcome of the call. */
   outcome: Outcome;
+  /** Stable error code, where the outcome is `error`. */
   code?: string;
 }
 
 /** A call of a tool outside of a session. */
 export interface TriedTool {
-  /** As the tool gets them. */
+  /** The arguments, as the tool gets them. */
   arguments: Record<string, unknown>;
-  /** What an approval of the call is bound to. */
+  /** SHA-256 of the arguments, to which an approval of the call is bound. */
   arguments_sha256: string;
   /** Whether the call runs only after a person has approved it. */
   needs_approval: boolean;
+  /** Name of the tool. */
   tool: string;
   /** Absent if the call did not run, because nobody has approved it. */
-  result?: unknown;
+  result?: TrialResult;
 }
 
-/** Data of `turn.completed`. */
+/** The end of a turn, with its stop reason. */
 export interface TurnCompleted {
-  /** What the user reads. */
+  /** Final text that the user reads. */
   final_response: string;
-  /** Number of steps. */
+  /** Number of steps that the turn took. */
   iterations: number;
-  /** What the turn used, with the sessions that it started. */
+  /** Tokens and money of the turn, with those of the sessions that it delegated to. */
   spent: Spent;
+  /** Reason why the turn ended. */
   stop_reason: StopReason;
+  /** Number of the turn, from 1. */
   turn: number;
-  /** Client that cancelled it, if one did. */
+  /** Client that cancelled it, where one did. */
   by?: string;
-  /** Reason that the client gave. */
+  /** Reason that the client gave, for people. */
   note?: string;
-  /** What the session used itself in the turn; absent if an older version counted a part of it. */
+  /** Tokens and money of this session alone. None if an older version counted any of them, since it did not separate them. */
   spent_own?: Spent;
   /** `MAX_ITERATIONS_REACHED` at that limit. */
   status?: string;
@@ -917,32 +1291,37 @@ export interface TurnCompleted {
 
 /** The trace of a turn. */
 export interface TurnTrace {
+  /** Whether the turn has ended. */
   has_ended: boolean;
-  /** Whether a collector gets these spans. */
+  /** Whether a collector gets these spans, where there is one. */
   is_sampled: boolean;
   /** The span of the turn comes first. */
   spans: TraceSpan[];
+  /** Id of the trace, 32 hex digits. */
   trace_id: string;
+  /** Number of the turn, from 1. */
   turn: number;
-  /** Address of the trace for people; absent if none is configured. */
+  /** Address of the trace for people; absent if none is configured, or if no collector gets the spans. */
   url?: string;
 }
 
-/** Tokens of requests to models. */
+/** Tokens of one or several replies. */
 export interface Usage {
-  /** Of `input`, those that the provider had cached. */
+  /** Tokens of `input` that the provider had cached. */
   cached: number;
   /** Tokens of requests, cached ones included. */
   input: number;
   /** Tokens of replies, reasoning included. */
   output: number;
-  /** Of `output`, those of reasoning. */
+  /** Tokens of `output` that are reasoning. */
   reasoning: number;
 }
 
-/** The items that a worker holds. */
+/** Load of a worker of a queue. */
 export interface WorkerLoad {
+  /** Items that it may hold at the same time. */
   max: number;
+  /** Items that it holds. */
   running: number;
 }
 

@@ -10,7 +10,7 @@ use service::connections::ByteBudget;
 use tokio::sync::Notify;
 
 use crate::api_error::ApiError;
-use crate::watch::viewer_event::ViewerEvent;
+use crate::feed::viewer_event::ViewerEvent;
 
 /// Maximum bytes that wait for one client.
 pub(crate) const CLIENT_BYTES_MAX: usize = 16 << 20;

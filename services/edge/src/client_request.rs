@@ -52,6 +52,6 @@ pub(crate) fn accept(connection: &Connection, bytes: usize, protocol: &'static s
 
 /// Reads the body within the limits of the edge.
 pub(crate) async fn read_body(state: &HttpState, body: Body, caller: &ApiCaller) -> Result<Bytes, ApiError> {
-    let body = request_body::limit(body, caller.pace.clone(), state.api.budget().clone());
+    let body = request_body::limit(body, caller.pace.clone(), state.api.budget().clone(), axum::Error::new);
     axum::body::to_bytes(body, FRAME_BYTES_MAX).await.map_err(|error| request_body::to_api_error(&error))
 }

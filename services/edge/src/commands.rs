@@ -3,19 +3,19 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use bus::{Bus, BusError, Inbox, Read, SendOutcome};
-use contract::backoff::Backoff;
+use bus::{Bus, Inbox, Read, SendOutcome};
 use contract::client_tool::AnswerToolCall;
 use contract::command::{
     Answer, Command, CommandAck, CommandMeta, Configure, ControlReason, Refusal, SendUserMessage, Start, Verb,
 };
 use contract::commit::{Commit, Phase};
-use contract::compose::{ComposeReply, ComposeRequest, Composed};
+use contract::compose::ComposeRequest;
 use contract::event::{Event, InputKind, InputRef};
 use contract::limits::WAITING_COMMANDS_MAX;
 use contract::subject::{self, SessionKey};
 use contract::{CommandId, ErrorCode, Json, SessionId};
 use serde::Serialize;
+use session_api::CommandReply;
 use tokio::time::Instant;
 
 use crate::access::{AllowedAgent, ApiCaller};
@@ -24,6 +24,7 @@ use crate::api_error::ApiError;
 use crate::cells::Cell;
 use crate::clock;
 use crate::command_waiters::CommandWaiter;
+use crate::compose::compose;
 use crate::fair_queue::RequestCost;
 use crate::inbox::{InboxLoad, load_inbox};
 use crate::params::{CommandBody, CommandRequest, UnvalidatedCommand};
@@ -36,28 +37,6 @@ const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 const FORCED_LOG_CHECK: u32 = 2;
 /// Retry delay for a client that got `too_many_waiting`.
 const WAITING_RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// Longest wait of a command for a composer, and the backoff between two requests. A composer reconnects within a
-/// second.
-const COMPOSER_BACK_MAX: Duration = Duration::from_secs(2);
-const COMPOSER_BACK: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(320));
-
-/// The answer to a command.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct CommandReply {
-    pub(crate) session_id: SessionId,
-    pub(crate) command_id: CommandId,
-    /// Whether its commit is in the log. A command that is only stored will be handled all the same.
-    pub(crate) done: bool,
-    /// The session's last `seq` after its commit; 0 if that is not known yet.
-    pub(crate) seq: u64,
-    /// The turn that began with the message of the command; absent when it waits for its turn.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) turn: Option<u32>,
-    /// The slot of its commit; 0 if that is not known yet.
-    #[serde(skip)]
-    pub(crate) slot: u64,
-}
 
 /// A command that is stored, with what is needed to wait for its commit.
 #[derive(Debug)]
@@ -436,31 +415,6 @@ pub(crate) async fn check_names(cell: &Cell, check: &ComposeRequest) -> Result<S
     let bytes = text.len() + agent.len();
     cell.accepted_names.put(text, agent.clone(), bytes, at);
     Ok(agent)
-}
-
-/// Asks the composer, and waits a moment for one whose connection broke: it is back soon, and without the request. The
-/// request changes nothing, so it may be made again.
-pub(crate) async fn compose(bus: &Bus, request: &ComposeRequest) -> Result<Composed, ApiError> {
-    let began = Instant::now();
-    let mut tries = 0;
-    loop {
-        match bus.compose(request).await {
-            Err(BusError::NoResponders { .. }) if began.elapsed() < COMPOSER_BACK_MAX => {
-                tokio::time::sleep(COMPOSER_BACK.pause(tries)).await;
-            }
-            // The request, or its answer, was lost with a connection.
-            Err(BusError::Timeout { .. }) if tries == 0 => {}
-            Err(error @ (BusError::NoResponders { .. } | BusError::Timeout { .. })) => {
-                let message = "no prompt-composer answers: start one (`ailoop up` does), or look at its log";
-                tracing::warn!(%error, "no composer");
-                return Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(LOG_CHECK_INTERVAL));
-            }
-            Err(error) => return Err(error.into()),
-            Ok(ComposeReply::Composed(composed)) => return Ok(*composed),
-            Ok(ComposeReply::Refused { code, message }) => return Err(ApiError::new(code, message)),
-        }
-        tries += 1;
-    }
 }
 
 /// Finds the outcome of a command among those that the session remembers.

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use bus::BusError;
 use contract::command::Verb;
 use contract::streams::Objects;
-use contract::subject::{self, DeadKind, DeadSubject, SessionKey};
+use contract::subject::{self, DeadSubject, SessionKey};
 use contract::tool::sha256_hex;
-use contract::{CellName, CommandId, ErrorCode, Json, SessionId, Timestamp};
-use serde::Serialize;
+use contract::{CommandId, ErrorCode};
 use serde_json::Value;
-use session_api::{DeadLetterParams, ListDeadLettersParams};
+use session_api::{DeadLetterInfo, DeadLetterList, DeadLetterParams, DeadLetterRetry, ListDeadLettersParams};
 
 use crate::access::ApiCaller;
 use crate::api::SessionApi;
@@ -19,45 +18,14 @@ use crate::cells::{Cell, CellAnswers, missing_error};
 use crate::clock;
 use crate::fair_queue::RequestCost;
 
-/// A dead letter as clients see it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct DeadLetterInfo {
-    pub(crate) session_id: SessionId,
-    /// Kind of the original message.
-    pub(crate) kind: DeadKind,
-    /// Id that is unique for the session and kind.
-    pub(crate) id: CommandId,
-    /// Stable code of the reason.
-    pub(crate) code: ErrorCode,
-    /// Reason as text for people.
-    pub(crate) reason: String,
-    /// Number of deliveries of the original.
-    pub(crate) delivered: u64,
-    /// Time at which the original was stored.
-    pub(crate) stored_at: Timestamp,
-    /// Subject of the original.
-    pub(crate) subject: String,
-    /// Body of the original; a list leaves it out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) body: Option<Json>,
-}
-
-/// The answer to `dead.retry`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct DeadLetterRetry {
-    pub(crate) session_id: SessionId,
-    /// New id of the command.
-    pub(crate) command_id: CommandId,
-}
-
 impl SessionApi {
-    /// Lists the dead letters of the tenant, or those of one session; with the cells that did not answer. Those of a
-    /// session that was moved are in the cells where it was.
+    /// Lists the dead letters of the tenant, or those of one session. Those of a session that was moved are in the cells
+    /// where it was.
     pub(crate) async fn list_dead_letters(
         &self,
         caller: &ApiCaller,
         params: &ListDeadLettersParams,
-    ) -> Result<(Vec<DeadLetterInfo>, Vec<CellName>), ApiError> {
+    ) -> Result<DeadLetterList, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let session = params.session_id.clone().map(|session| SessionKey { tenant: caller.tenant.clone(), session });
         let list = |cell: Arc<Cell>| {
@@ -72,7 +40,8 @@ impl SessionApi {
         };
         let CellAnswers { answers, missing } = self.cells().ask_all(&caller.tenant, list).await?;
         let letters = answers.into_iter().flat_map(|(_, letters)| letters);
-        Ok((letters.map(|(at, letter)| describe(at, letter, false)).collect(), missing))
+        let dead = letters.map(|(at, letter)| describe(at, letter, false)).collect();
+        Ok(DeadLetterList { dead, missing_cells: missing })
     }
 
     /// Returns one dead letter with its body.

@@ -7,11 +7,11 @@ use std::time::Duration;
 use bus::transport::QueueState;
 use contract::streams::Queue;
 use futures::future::join_all;
+use session_api::SessionNumbers;
 use telemetry::metric::{self, QueueLevel};
 
 use crate::cells::{Cell, Cells};
 use crate::clock;
-use crate::session_index::SessionCounts;
 
 /// Pause between two measurements.
 const MEASURE_EVERY: Duration = Duration::from_secs(5);
@@ -25,8 +25,8 @@ pub(crate) async fn follow(cells: Cells) {
             }
         }
         let counts = cells.opened().filter_map(|cell| cell.tenants.count_sessions());
-        if let Some(counts) = counts.reduce(SessionCounts::plus) {
-            let SessionCounts { idle, running, paused, ended, with_gates } = counts;
+        if let Some(counts) = counts.reduce(SessionNumbers::plus) {
+            let SessionNumbers { idle, running, paused, ended, with_gates } = counts;
             for (name, count) in [("idle", idle), ("running", running), ("paused", paused), ("ended", ended)] {
                 metric::sessions(name, count);
             }

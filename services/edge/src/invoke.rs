@@ -1,18 +1,16 @@
 //! Runs a method with its parameters as JSON: the part of a request that WebSocket and HTTP share.
 
-use contract::client_tool::OpenClientCall;
-use contract::commit::OpenGate;
 use contract::trace::TraceContext;
-use contract::{CellName, ErrorCode, Json};
+use contract::{ErrorCode, Json};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
-use session_api::{Method, NoParams, ResetBudgetParams, SessionParams};
+use serde_json::{Map, Value};
+use session_api::{AgentList, BudgetList, FleetToolList, Method, ModelList, NoParams, SessionParams, ToolReplicaList};
 
 use crate::access::ApiCaller;
-use crate::api::{CallerInfo, PendingList, ReachedSession, SessionApi};
+use crate::api::{ReachedSession, SessionApi, describe_caller};
 use crate::api_error::ApiError;
 use crate::commands::{self, CommandVerb, PendingCommand};
 use crate::params::{self, CommandBody, UnvalidatedCommand};
@@ -46,14 +44,28 @@ pub(crate) async fn begin(
     params: Map<String, Value>,
 ) -> Result<ReplyFuture, ApiError> {
     let (api, caller) = (api.clone(), caller.clone());
-    macro_rules! of_session {
-        ($read:ident) => {
-            defer(params, move |SessionParams { .. }| async move { api.$read(&caller, &named(reached)?).await })
+    // Methods that take their parameters by value, by reference, or not at all; the last ones return a list.
+    macro_rules! call {
+        ($method:ident(params)) => {
+            defer(params, move |params| async move { api.$method(&caller, params).await })
+        };
+        ($method:ident(&params)) => {
+            defer(params, move |params| async move { api.$method(&caller, &params).await })
+        };
+        ($method:ident()) => {
+            defer(params, move |NoParams {}| async move { api.$method(&caller).await })
+        };
+        ($list:ident { $field:ident: $method:ident() }) => {
+            defer(params, move |NoParams {}| async move { Ok($list { $field: api.$method(&caller).await? }) })
         };
     }
-    macro_rules! read_session {
-        ($read:ident) => {
-            defer(params, move |params| async move { api.$read(&caller, &named(reached)?, &params).await })
+    // Methods that read the session which the parameters name.
+    macro_rules! read {
+        ($method:ident()) => {
+            defer(params, move |SessionParams { .. }| async move { api.$method(&caller, &named(reached)?).await })
+        };
+        ($method:ident(&params)) => {
+            defer(params, move |params| async move { api.$method(&caller, &named(reached)?, &params).await })
         };
     }
     match method {
@@ -69,73 +81,44 @@ pub(crate) async fn begin(
         Method::AnswerToolCall => submit(&api, &caller, commands::ANSWER_CALL, params).await,
         Method::ConfigureSession => submit(&api, &caller, commands::CONFIGURE, params).await,
         Method::ClearSession => submit(&api, &caller, commands::CLEAR, params).await,
-        Method::WatchSession | Method::UnwatchSession => {
-            Err(ApiError::new(ErrorCode::UnknownMethod, format!("{} needs a connection that streams", method.name())))
-        }
+        Method::WatchSession | Method::UnwatchSession => Err(needs_stream(method)),
         // Later requests do not wait for the executor, so mails of one connection may be stored in another order.
-        Method::SendMail => defer(params, move |params| async move { api.send_mail(&caller, params).await }),
-        Method::ReplyMail => defer(params, move |params| async move { api.reply_mail(&caller, params).await }),
-        Method::ListMail => defer(params, move |params| async move {
-            let (list, missing_cells) = api.list_mail(&caller, params).await?;
-            Ok(with_missing(json!(list), &missing_cells))
-        }),
-        Method::GetHistory => of_session!(get_history),
-        Method::GetTranscript => read_session!(get_transcript),
-        Method::GetSession => of_session!(get_session),
-        Method::RepairSession => of_session!(repair_session),
-        Method::ReplaySession => read_session!(replay_session),
-        Method::ListSessions => defer(params, move |params| async move { api.list_sessions(&caller, &params).await }),
-        Method::TraceSession => of_session!(trace_session),
-        Method::DescribeSession => of_session!(describe_session),
-        Method::GetStats => defer(params, move |params| async move { api.get_stats(&caller, &params).await }),
-        Method::ListClientCalls => defer(params, move |params| async move {
-            let PendingList { pending, missing_cells } = api.list_pending::<OpenClientCall>(&caller, &params).await?;
-            Ok(with_missing(json!({"calls": pending}), &missing_cells))
-        }),
-        Method::ListGates => defer(params, move |params| async move {
-            let PendingList { pending, missing_cells } = api.list_pending::<OpenGate>(&caller, &params).await?;
-            Ok(with_missing(json!({"gates": pending}), &missing_cells))
-        }),
-        Method::GetCaller => defer(params, move |NoParams {}| async move { Ok(CallerInfo::of(&caller)) }),
-        Method::ListAgents => {
-            defer(params, move |NoParams {}| async move { Ok(json!({"agents": api.list_agents(&caller).await?})) })
-        }
-        Method::DescribeAgent => defer(params, move |params| async move { api.describe_agent(&caller, params).await }),
-        Method::TestReply => defer(params, move |params| async move { api.test_reply(&caller, params).await }),
-        Method::ListModels => {
-            defer(params, move |NoParams {}| async move { Ok(json!({"models": api.list_models(&caller).await?})) })
-        }
-        Method::ListTools => {
-            defer(params, move |NoParams {}| async move { Ok(ToolList { tools: api.list_tools(&caller).await? }) })
-        }
-        Method::ListToolReplicas => {
-            defer(
-                params,
-                move |NoParams {}| async move { Ok(json!({"replicas": api.list_tool_replicas(&caller).await?})) },
-            )
-        }
-        Method::TryTool => defer(params, move |params| async move { api.try_tool(&caller, params).await }),
-        Method::GetFullResult => read_session!(get_full_result),
-        Method::ListBudgets => {
-            defer(params, move |NoParams {}| async move { Ok(json!({"budgets": api.list_budgets(&caller).await?})) })
-        }
-        Method::ResetBudget => defer(params, move |ResetBudgetParams { budget }| async move {
-            Ok(json!({"budgets": api.reset_budget(&caller, budget).await?}))
-        }),
-        Method::GetQueues => defer(params, move |NoParams {}| async move { api.get_queues(&caller).await }),
-        Method::GetStatus => defer(params, move |NoParams {}| async move { api.get_status(&caller).await }),
-        Method::ListDeadLetters => defer(params, move |params| async move {
-            let (letters, missing_cells) = api.list_dead_letters(&caller, &params).await?;
-            Ok(with_missing(json!({"dead": letters}), &missing_cells))
-        }),
-        Method::GetDeadLetter => defer(params, move |params| async move { api.get_dead_letter(&caller, params).await }),
-        Method::RetryDeadLetter => {
-            defer(params, move |params| async move { api.retry_dead_letter(&caller, params).await })
-        }
-        Method::DropDeadLetter => {
-            defer(params, move |params| async move { api.drop_dead_letter(&caller, params).await })
-        }
+        Method::SendMail => call!(send_mail(params)),
+        Method::ReplyMail => call!(reply_mail(params)),
+        Method::ListMail => call!(list_mail(params)),
+        Method::GetHistory => read!(get_history()),
+        Method::GetTranscript => read!(get_transcript(&params)),
+        Method::GetSession => read!(get_session()),
+        Method::RepairSession => read!(repair_session()),
+        Method::ReplaySession => read!(replay_session(&params)),
+        Method::TraceSession => read!(trace_session()),
+        Method::DescribeSession => read!(describe_session()),
+        Method::GetFullResult => read!(get_full_result(&params)),
+        Method::ListSessions => call!(list_sessions(&params)),
+        Method::GetStats => call!(get_stats(&params)),
+        Method::ListClientCalls => call!(list_client_calls(&params)),
+        Method::ListGates => call!(list_gates(&params)),
+        Method::GetCaller => defer(params, move |NoParams {}| async move { Ok(describe_caller(&caller)) }),
+        Method::ListAgents => call!(AgentList { agents: list_agents() }),
+        Method::DescribeAgent => call!(describe_agent(params)),
+        Method::TestReply => call!(test_reply(params)),
+        Method::ListModels => call!(ModelList { models: list_models() }),
+        Method::ListTools => call!(FleetToolList { tools: list_tools() }),
+        Method::ListToolReplicas => call!(ToolReplicaList { replicas: list_tool_replicas() }),
+        Method::TryTool => call!(try_tool(params)),
+        Method::ListBudgets => call!(BudgetList { budgets: list_budgets() }),
+        Method::ResetBudget => call!(reset_budget(params)),
+        Method::GetQueues => call!(get_queues()),
+        Method::GetStatus => call!(get_status()),
+        Method::ListDeadLetters => call!(list_dead_letters(&params)),
+        Method::GetDeadLetter => call!(get_dead_letter(params)),
+        Method::RetryDeadLetter => call!(retry_dead_letter(params)),
+        Method::DropDeadLetter => call!(drop_dead_letter(params)),
     }
+}
+
+fn needs_stream(method: Method) -> ApiError {
+    ApiError::new(ErrorCode::UnknownMethod, format!("{} needs a connection that streams", method.name()))
 }
 
 /// The session that the parameters name. They were parsed, so there is one.
@@ -152,19 +135,6 @@ where
 {
     let outcome = run(params::parse_object(params)?);
     Ok(async move { to_reply(outcome.await) }.boxed())
-}
-
-/// Adds the cells that did not answer to a list, if there are any.
-fn with_missing(mut list: Value, missing: &[CellName]) -> Value {
-    if let (Value::Object(fields), false) = (&mut list, missing.is_empty()) {
-        fields.insert("missing_cells".to_owned(), json!(missing));
-    }
-    list
-}
-
-#[derive(Serialize)]
-struct ToolList {
-    tools: Vec<contract::tool::ToolSpec>,
 }
 
 /// Sends a command now, and waits for its commit beside later requests.

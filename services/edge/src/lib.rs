@@ -20,10 +20,12 @@ mod client_request;
 mod clock;
 mod command_waiters;
 mod commands;
+mod compose;
 pub mod config;
 mod console;
 mod dead_letters;
 mod fair_queue;
+mod feed;
 mod fleet_metrics;
 mod grpc;
 mod http;
@@ -65,15 +67,15 @@ use tokio::net::TcpListener;
 use tonic::service::Routes;
 
 use access::{Authenticator, Grants, RefusalLog};
-pub use access::{IssuerConfig, KeyEntry, KeysFile, SignatureAlgorithm, generate_key};
+pub use access::{KeyEntry, KeysFile, generate_key};
 use api::SessionApi;
-pub use cells::{CellConfig, CellConnection, CellTable};
+pub use cells::CellConnection;
 use cells::{CellOpener, Cells};
-pub use config::{EdgeConfig, EdgeStartError};
+pub use config::{CellConfig, CellTable, EdgeConfig, EdgeStartError, IssuerConfig, SignatureAlgorithm};
+pub use feed::parse_attempt;
 use grpc::GrpcService;
 pub use session_api::Scope;
 pub use turn::ReplyText;
-pub use watch::parse_attempt;
 
 /// Open requests and watches of one gRPC connection.
 const STREAMS_MAX: u32 = 512;
@@ -304,7 +306,7 @@ fn serve_grpc(
         router: routes
             .prepare()
             .into_axum_router()
-            .layer(axum::middleware::map_request_with_state(connections.budget().clone(), request_body::limit_body))
+            .layer(axum::middleware::map_request_with_state(connections.budget().clone(), grpc::limit_body))
             .layer(axum::middleware::from_fn_with_state(Arc::new(authenticator), grpc::authenticate))
             .layer(axum::middleware::map_response(grpc::add_error_code)),
         tls,

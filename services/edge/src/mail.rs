@@ -6,8 +6,8 @@ use std::time::Duration;
 use bus::BusError;
 use contract::limits::MAILS_SHOWN_MAX;
 use contract::mail::{MailAction, MailList, MailRequest, MailResponse, PEOPLE, RepliedMail, SentMail};
-use contract::{AgentId, CellName, CommandId, ErrorCode};
-use session_api::{ListMailParams, ReplyMailParams, SendMailParams};
+use contract::{AgentId, CommandId, ErrorCode};
+use session_api::{ListMailParams, MailboxPage, ReplyMailParams, SendMailParams};
 
 use crate::access::ApiCaller;
 use crate::api::SessionApi;
@@ -20,12 +20,8 @@ use crate::params;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl SessionApi {
-    /// Lists the mails that wait in a mailbox, oldest first; with the cells that did not answer.
-    pub(crate) async fn list_mail(
-        &self,
-        caller: &ApiCaller,
-        params: ListMailParams,
-    ) -> Result<(MailList, Vec<CellName>), ApiError> {
+    /// Lists the mails that wait in a mailbox, oldest first.
+    pub(crate) async fn list_mail(&self, caller: &ApiCaller, params: ListMailParams) -> Result<MailboxPage, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let request = mail_request(params.mailbox, params::generate_id()?, MailAction::List)?;
         let list = |cell: Arc<Cell>| {
@@ -51,7 +47,8 @@ impl SessionApi {
             all.more += all.mails.len().saturating_sub(MAILS_SHOWN_MAX);
             all.mails.truncate(MAILS_SHOWN_MAX);
         }
-        Ok((all, missing))
+        let MailList { more, mails } = all;
+        Ok(MailboxPage { mails, more, missing_cells: missing })
     }
 
     pub(crate) async fn send_mail(&self, caller: &ApiCaller, params: SendMailParams) -> Result<SentMail, ApiError> {

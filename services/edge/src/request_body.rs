@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Extension, Request, State};
 use contract::ErrorCode;
 use contract::limits::FRAME_BYTES_MAX;
 use hyper::body::Frame;
@@ -15,16 +14,12 @@ use service::connections::ByteBudget;
 use service::pace::Pace;
 use tokio::time::Sleep;
 
-use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::grpc::to_status;
 
 /// Time from the headers of a request to the end of its message.
 pub(crate) const REQUEST_MAX: Duration = Duration::from_mins(1);
 /// Retry delay for a client whose message does not fit into the byte budget now.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// Only requests to this service have one message each; those to reflection and health stay open.
-const SESSIONS_PATH: &str = "/ailoop.v1.Sessions/";
 
 /// A body with a deadline and a budget of bytes.
 struct LimitedBody {
@@ -37,26 +32,13 @@ struct LimitedBody {
     to_error: fn(ApiError) -> axum::Error,
 }
 
-/// Applies the limits to the body of a gRPC request, whose caller is known.
-pub(crate) async fn limit_body(
-    State(budget): State<ByteBudget>,
-    caller: Option<Extension<ApiCaller>>,
-    request: Request,
-) -> Request {
-    let Some(Extension(caller)) = caller.filter(|_| request.uri().path().starts_with(SESSIONS_PATH)) else {
-        return request;
-    };
-    request.map(|inner| {
-        Body::new(LimitedBody::new(inner, caller.pace, budget, |error| axum::Error::new(to_status(&error))))
-    })
+/// Applies the limits to a body, whose reader gets the errors as `to_error` makes them.
+pub(crate) fn limit(body: Body, pace: Arc<Pace>, budget: ByteBudget, to_error: fn(ApiError) -> axum::Error) -> Body {
+    let deadline = Box::pin(tokio::time::sleep(REQUEST_MAX));
+    Body::new(LimitedBody { inner: body, pace, budget, booked: 0, deadline, to_error })
 }
 
-/// Applies the limits to the body of a request over HTTP; [`to_api_error`] reads its errors.
-pub(crate) fn limit(body: Body, pace: Arc<Pace>, budget: ByteBudget) -> Body {
-    Body::new(LimitedBody::new(body, pace, budget, axum::Error::new))
-}
-
-/// Reads the error of a body that was not read to its end.
+/// Reads the error of a body over HTTP that was not read to its end.
 pub(crate) fn to_api_error(error: &axum::Error) -> ApiError {
     let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(current) = source {
@@ -70,13 +52,6 @@ pub(crate) fn to_api_error(error: &axum::Error) -> ApiError {
         source = current.source();
     }
     ApiError::bad_request(format!("the body cannot be read: {error}"))
-}
-
-impl LimitedBody {
-    fn new(inner: Body, pace: Arc<Pace>, budget: ByteBudget, to_error: fn(ApiError) -> axum::Error) -> Self {
-        let deadline = Box::pin(tokio::time::sleep(REQUEST_MAX));
-        Self { inner, pace, budget, booked: 0, deadline, to_error }
-    }
 }
 
 impl hyper::body::Body for LimitedBody {
@@ -137,7 +112,7 @@ mod tests {
 
     fn body_of(chunks: Vec<Bytes>, budget: &ByteBudget, pace: Arc<Pace>) -> Body {
         let chunks = stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>)).chain(stream::pending());
-        limit(Body::from_stream(chunks), pace, budget.clone())
+        limit(Body::from_stream(chunks), pace, budget.clone(), axum::Error::new)
     }
 
     #[tokio::test(start_paused = true)]

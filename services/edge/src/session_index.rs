@@ -12,9 +12,8 @@ use contract::limits::SESSION_INDEX_BYTES_MAX;
 use contract::{SessionId, TenantId};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use serde::Serialize;
 use service::tasks::Tasks;
-use session_api::ListCursor;
+use session_api::{ListCursor, SessionNumbers};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -53,39 +52,6 @@ struct IndexEntries {
     with_client_calls: BTreeSet<SessionId>,
     open_count: usize,
     bytes: usize,
-}
-
-/// Number of sessions in the index, by phase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub(crate) struct SessionCounts {
-    pub(crate) idle: usize,
-    pub(crate) running: usize,
-    pub(crate) paused: usize,
-    pub(crate) ended: usize,
-    /// Sessions that wait for a person.
-    pub(crate) with_gates: usize,
-}
-
-impl SessionCounts {
-    /// The sums of two counts.
-    pub(crate) fn plus(self, other: Self) -> Self {
-        Self {
-            idle: self.idle + other.idle,
-            running: self.running + other.running,
-            paused: self.paused + other.paused,
-            ended: self.ended + other.ended,
-            with_gates: self.with_gates + other.with_gates,
-        }
-    }
-
-    fn of_phase(&mut self, phase: Phase) -> &mut usize {
-        match phase {
-            Phase::Idle => &mut self.idle,
-            Phase::Running => &mut self.running,
-            Phase::Paused => &mut self.paused,
-            Phase::Ended => &mut self.ended,
-        }
-    }
 }
 
 /// Reason for which following the index ended.
@@ -149,9 +115,9 @@ impl SessionIndex {
     }
 
     /// Counts the sessions; `None` while the index is not in memory.
-    pub(crate) fn counts(&self) -> Option<SessionCounts> {
+    pub(crate) fn counts(&self) -> Option<SessionNumbers> {
         self.read(|entries| {
-            let mut counts = SessionCounts { with_gates: entries.with_gates.len(), ..SessionCounts::default() };
+            let mut counts = SessionNumbers { with_gates: entries.with_gates.len(), ..SessionNumbers::default() };
             for entry in entries.by_id.values() {
                 *counts.of_phase(entry.summary.phase) += 1;
             }

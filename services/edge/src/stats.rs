@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use contract::Timestamp;
 use contract::commit::{SessionCounters, SessionSummary};
-use contract::event::{Spent, StopReason};
-use serde::Serialize;
-use session_api::StatsParams;
+use contract::event::StopReason;
+use session_api::{AgentStats, IntervalStats, OwnSpend, StatsParams};
 
 use crate::api_error::ApiError;
 use crate::params::LIST_MAX;
@@ -48,61 +47,10 @@ impl Intervals {
     }
 }
 
-/// Statistics of the sessions of one agent with one model.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct AgentStats {
-    pub(crate) agent: String,
-    /// The model that the sessions used last.
-    pub(crate) model: String,
-    pub(crate) sessions: u32,
-    /// Number of turns that ended.
-    pub(crate) turns: u32,
-    /// Turns that ended, by stop reason.
-    pub(crate) stop_reasons: BTreeMap<String, u32>,
-    /// Turns that ended at a limit.
-    pub(crate) limit_hits: u32,
-    /// Turns that ended as completed although the user had to ask the agent to continue.
-    pub(crate) premature: u32,
-    /// Number of steps of the turns that ended.
-    pub(crate) iterations: u32,
-    /// Decisions by source: `explicit`, `pattern`, `tool_calls`, `length`, `message`, `limit`, `default`.
-    pub(crate) decisions: BTreeMap<String, u32>,
-    pub(crate) tool_calls: u32,
-    #[serde(flatten)]
-    pub(crate) spend: OwnSpend,
-    /// Share of completed turns among those that ended; `None` if no turn ended.
-    pub(crate) completed_rate: Option<f64>,
-    /// Share of premature turns among the completed ones; `None` if no turn completed.
-    pub(crate) premature_rate: Option<f64>,
-}
-
-/// Statistics of the sessions that started in one interval.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct IntervalStats {
-    pub(crate) start: Timestamp,
-    pub(crate) sessions: u32,
-    /// Sessions whose last turn failed or ended at a limit.
-    pub(crate) failed: u32,
-    /// Usage of these sessions up to now.
-    #[serde(flatten)]
-    pub(crate) spend: OwnSpend,
-}
-
-/// Sum of what sessions used themselves. What a session delegated is in the line of the session that did it: the
-/// subtrees of several sessions would count it more than once.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
-pub(crate) struct OwnSpend {
-    pub(crate) spent_own: Spent,
-    /// Sessions that are not in the sum: an older version did not count apart what they used themselves.
-    pub(crate) uncounted: u32,
-}
-
-impl OwnSpend {
-    fn add(&mut self, summary: &SessionSummary) {
-        match summary.spent_own {
-            Some(own) => self.spent_own = self.spent_own.plus(own),
-            None => self.uncounted += 1,
-        }
+fn add_spend(sum: &mut OwnSpend, summary: &SessionSummary) {
+    match summary.spent_own {
+        Some(own) => sum.spent_own = sum.spent_own.plus(own),
+        None => sum.uncounted += 1,
     }
 }
 
@@ -121,7 +69,7 @@ pub(crate) fn summarize_intervals<'a>(
         let interval = &mut found[usize::try_from(number).map_or(last, |number| number.min(last))];
         interval.sessions += 1;
         interval.failed += u32::from(summary.stop_reason.is_some_and(StopReason::is_failure));
-        interval.spend.add(summary);
+        add_spend(&mut interval.spend, summary);
     }
     found
 }
@@ -133,7 +81,7 @@ pub(crate) fn summarize<'a>(summaries: impl IntoIterator<Item = &'a SessionSumma
         let (sessions, tally, spend) = groups.entry((&summary.agent, &summary.model)).or_default();
         *sessions += 1;
         add_counters(tally, &summary.tally);
-        spend.add(summary);
+        add_spend(spend, summary);
     }
     groups
         .into_iter()
@@ -179,6 +127,8 @@ fn add_counters(sum: &mut SessionCounters, more: &SessionCounters) {
 
 #[cfg(test)]
 mod tests {
+    use contract::event::Spent;
+
     use super::*;
 
     #[test]

@@ -10,11 +10,12 @@ use contract::commit::Phase;
 use contract::limits::EDGE_TENANTS_MAX;
 use contract::{SessionId, TenantId};
 use service::tasks::Tasks;
+use session_api::SessionNumbers;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::admission::{AdmissionControl, AdmissionLimits};
-use crate::session_index::{SessionCounts, SessionIndex};
+use crate::session_index::SessionIndex;
 
 /// Time for which the index of a tenant without requests stays in memory.
 const IDLE_MAX: Duration = Duration::from_mins(10);
@@ -86,10 +87,10 @@ impl Tenants {
     }
 
     /// Counts the sessions of the tenants in memory; `None` while no index is.
-    pub(crate) fn count_sessions(&self) -> Option<SessionCounts> {
+    pub(crate) fn count_sessions(&self) -> Option<SessionNumbers> {
         let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = loaded.values().filter_map(|entry| entry.state.index.counts());
-        counts.reduce(SessionCounts::plus)
+        counts.reduce(SessionNumbers::plus)
     }
 
     fn load(&self, tenant: &TenantId) -> TenantState {

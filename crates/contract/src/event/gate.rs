@@ -1,5 +1,6 @@
 //! A person is asked.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::StopReason;
@@ -11,7 +12,7 @@ use crate::settings::OnExpiry;
 use crate::timestamp::Timestamp;
 
 /// Kind of a gate: the question that it asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GateKind {
     /// May this call run?
@@ -25,7 +26,7 @@ pub enum GateKind {
 }
 
 /// A person is asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GateOpened {
     /// The gate's id: that of the call.
     pub gate: CallId,
@@ -40,6 +41,7 @@ pub struct GateOpened {
     pub tool: Option<ToolName>,
     /// Arguments of the call, where a person approves one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<serde_json::Map<String, serde_json::Value>>")]
     pub arguments: Option<Json>,
     /// Decision if nobody answers in time.
     #[serde(default, skip_serializing_if = "crate::default::is_default")]

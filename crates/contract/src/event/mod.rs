@@ -10,6 +10,7 @@ mod session;
 mod tool;
 mod turn;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{SessionId, TenantId};
@@ -304,7 +305,7 @@ pub struct TimerSet {
 }
 
 /// An error that people should see.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorEvent {
     /// Stable error code; see [`ErrorCode`].
     pub code: ErrorCode,

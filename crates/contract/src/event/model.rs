@@ -1,5 +1,6 @@
 //! Calls of models, and their replies.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{CallId, ToolName};
@@ -97,7 +98,8 @@ pub struct ModelCallInterrupted {
 
 /// The received text of a reply that was cut off and that no other attempt replaces. It may come after the end of its
 /// turn, and of its session.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AiCut")]
 pub struct AiCutReceived {
     /// The model call that was cut off; also the message's id.
     pub call: CallId,
@@ -105,7 +107,7 @@ pub struct AiCutReceived {
     pub turn: u32,
     /// Number of the step in its turn, from 1.
     pub step: u32,
-    /// Text that the user read of it: at most `CUT_REPLY_BYTES_MAX` bytes. Empty where nothing but its cost came.
+    /// Text that the user read of it: at most 64 KiB. Empty where nothing but its cost came.
     pub text: String,
     /// Tokens and money that were used, where no other event names them.
     #[serde(default)]
@@ -113,7 +115,8 @@ pub struct AiCutReceived {
 }
 
 /// The complete reply of a model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AiReply")]
 pub struct AiFullReceived {
     /// The model call that it answers; also the message's id.
     pub call: CallId,
@@ -152,5 +155,6 @@ pub struct AiFullReceived {
     pub latency_ms: u64,
     /// Parts that the provider wants to see again in later requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
     pub replay: Option<ReasoningParts>,
 }

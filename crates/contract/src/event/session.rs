@@ -1,5 +1,6 @@
 //! A session begins, changes, ends, and leaves the log.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::StopReason;
@@ -172,8 +173,9 @@ pub struct ChildCommanded {
 
 words! {
     /// Reason why a session ended.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
+    #[schemars(inline)]
     pub enum EndReason {
         /// Its turn ended and it was not interactive.
         Completed = "completed",
@@ -190,7 +192,7 @@ words! {
 }
 
 /// The end of a session, with its last turn's outcome.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SessionEnded {
     /// Reason why the session ended.
     pub reason: EndReason,

@@ -1,5 +1,6 @@
 //! Calls of tools, and their results.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::client_tool::Performer;
@@ -32,13 +33,15 @@ pub struct ToolCallIdentified {
 }
 
 /// A call that waits for the answer of a client, with everything that is needed to perform it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CallWaiting")]
 pub struct ClientCallOpened {
     /// Id of the call: unique in its session.
     pub call: CallId,
     /// Name of the tool that is called.
     pub tool: ToolName,
     /// Arguments of the call: a JSON object.
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
     pub arguments: Json,
     /// Effect class of the call.
     pub effect: EffectClass,
@@ -99,7 +102,8 @@ pub struct Child {
 }
 
 /// The one result of a tool call.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "CallResult")]
 pub struct ToolCallResult {
     /// Id of the call: unique in its session.
     pub call: CallId,

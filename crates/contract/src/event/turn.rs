@@ -248,7 +248,7 @@ impl StopReason {
 }
 
 /// The end of a turn, with its stop reason.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnCompleted {
     /// Number of the turn, from 1.
     pub turn: u32,

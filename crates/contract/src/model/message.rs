@@ -236,7 +236,7 @@ pub struct ImageUrl {
 pub const SIGNAL_TOOL: &str = "continuation";
 
 /// A tool call as a model writes it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCall {
     /// Its id: the provider's in a reply, ours in a transcript.
     #[serde(default)]
@@ -266,7 +266,7 @@ fn function_kind() -> String {
 }
 
 /// Name and arguments of a called function.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Function {
     /// Name of the tool, as the model wrote it.
     #[serde(default)]

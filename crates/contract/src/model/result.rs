@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::message::{ReasoningParts, ToolCall};
 use crate::ids::CallId;
 
 /// Tokens of one or several replies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(default)]
 pub struct Usage {
     /// Tokens of requests, cached ones included.
@@ -40,8 +41,9 @@ impl Usage {
 }
 
 /// Reason why a reply ended, in terms that do not depend on the provider; the provider's own word is kept beside it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum FinishReason {
     /// The model was done.
     #[default]
@@ -129,8 +131,9 @@ pub struct ModelFinished {
 }
 
 /// Kind of a failure, by which the loop decides what to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum FailureKind {
     /// Too many requests; passes.
     RateLimited,

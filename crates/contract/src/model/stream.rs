@@ -1,11 +1,13 @@
 //! Pieces of a reply on their way to viewers; none of them is in a log.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::result::FinishReason;
 
 /// A piece of a reply on its way to viewers: `message.ai_chunk_received`. Not a fact; it is in no log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AiChunk")]
 pub struct Chunk {
     /// Number of the turn, from 1.
     pub turn: u32,
@@ -28,8 +30,9 @@ pub struct Chunk {
 }
 
 /// Channel of a chunk: a part of the reply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 pub enum Channel {
     /// Text that the user reads.
     Text,

@@ -467,7 +467,7 @@ class AsyncApi(AsyncApiBase):
         parameters: Parameters for the provider, such as `temperature`; they go over those of `ai_config`.
         prompt: The first message of the user.
         resume_from: A session whose transcript this one begins with, before `messages`: `{session_id, at?}`.
-        session_id: Id of the session. That of a new one has up to 64 letters, digits, `-` and `_`; it is generated if absent.
+        session_id: Id of the new session: up to 64 letters, digits, `-` and `_`; it is generated if absent.
         streaming: Streaming settings of replies; they replace those of `ai_config`, field by field.
         tools: Names of the tools that the session may use, of those of its agent; all of them.
         """
@@ -817,7 +817,7 @@ class Api(ApiBase):
         parameters: Parameters for the provider, such as `temperature`; they go over those of `ai_config`.
         prompt: The first message of the user.
         resume_from: A session whose transcript this one begins with, before `messages`: `{session_id, at?}`.
-        session_id: Id of the session. That of a new one has up to 64 letters, digits, `-` and `_`; it is generated if absent.
+        session_id: Id of the new session: up to 64 letters, digits, `-` and `_`; it is generated if absent.
         streaming: Streaming settings of replies; they replace those of `ai_config`, field by field.
         tools: Names of the tools that the session may use, of those of its agent; all of them.
         """

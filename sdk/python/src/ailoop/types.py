@@ -4,15 +4,19 @@ from typing import Any, Literal, TypedDict
 
 from typing_extensions import NotRequired
 
-__all__ = ["Agent", "AgentDescription", "AgentList", "AgentStats", "AiChunk", "AiCut", "AiReply", "Budget", "BudgetList", "CallList", "CallResult", "CallWaiting", "Caller", "ClosedMail", "CommandReply", "DeadLetter", "DeadLetterList", "DeadLetterName", "DeadLetterRetry", "Effect", "Finding", "FleetStatus", "FleetTool", "FleetToolList", "FullResult", "GateKind", "GateList", "GateOpened", "History", "IntervalStats", "Mail", "MailList", "Model", "ModelHealth", "ModelList", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "PromptComponent", "QueueDepth", "QueueList", "QueueStatus", "ReadableCall", "ReadableMessage", "ReadableTurn", "RepairReport", "ReplayDifference", "ReplayReport", "ReplayedCommit", "Replica", "ReplyDecision", "SentMail", "SessionCounters", "SessionDescription", "SessionEnded", "SessionError", "SessionNumbers", "SessionPage", "SessionSummary", "SessionTrace", "Spent", "StatsList", "StopReason", "StorageStatus", "ToolReplica", "ToolReplicaList", "TraceSpan", "Transcript", "TrialResult", "TriedTool", "TurnCompleted", "TurnTrace", "Usage", "WorkerLoad"]
+__all__ = ["Agent", "AgentDescription", "AgentList", "AgentStats", "AiChunk", "AiCut", "AiReply", "AnsweredMail", "ApprovalRule", "Budget", "BudgetList", "CallHolder", "CallList", "CallResult", "CallWaiting", "Caller", "ChildUsage", "ClosedMail", "CommandReply", "ConfigurationMark", "ContinuationSettings", "DeadLetter", "DeadLetterList", "DeadLetterName", "DeadLetterRetry", "Effect", "Finding", "FleetStatus", "FleetTool", "FleetToolList", "FullResult", "FullResultRef", "Function", "GateKind", "GateList", "GateOpened", "History", "IntervalStats", "Limits", "Mail", "MailList", "Model", "ModelHealth", "ModelList", "OnExpiry", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "PromptComponent", "QueueDepth", "QueueList", "QueueStatus", "ReadableCall", "ReadableMessage", "ReadableTurn", "RepairReport", "ReplayDifference", "ReplayReport", "ReplayedCommit", "Replica", "ReplyDecision", "Scope", "SentMail", "SessionCounters", "SessionDescription", "SessionEnded", "SessionError", "SessionNumbers", "SessionPage", "SessionSummary", "SessionTrace", "SessionWait", "Spent", "StatsList", "StopReason", "StorageStatus", "ToolCall", "ToolFilter", "ToolReplica", "ToolReplicaList", "TraceSpan", "Transcript", "TrialResult", "TriedTool", "TurnCompleted", "TurnTrace", "Usage", "WorkerLoad"]
 
 Effect = Literal["pure", "idempotent", "at_most_once", "reconcilable"]
 
 GateKind = Literal["approval", "question"] | dict[str, Any]
 
+OnExpiry = Literal["deny", "approve"]
+
 Outcome = Literal["ok", "error", "denied", "timeout", "cancelled", "unknown"]
 
 Phase = Literal["idle", "running", "paused", "ended"]
+
+Scope = Literal["run", "converse", "observe", "approve", "administer", "operate"]
 
 StopReason = Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"]
 
@@ -31,15 +35,15 @@ AgentDescription = TypedDict(
     "AgentDescription",
     {
         "components": list["PromptComponent"],
-        "continuation": dict[str, Any],
+        "continuation": "ContinuationSettings",
         "fingerprint": str,
         "id": str,
         "model": str,
         "name": str,
         "prompt": str,
-        "tools": dict[str, Any],
+        "tools": "ToolFilter",
         "warnings": list[str],
-        "approvals": NotRequired[list[dict[str, Any]]],
+        "approvals": NotRequired[list["ApprovalRule"]],
     },
 )
 
@@ -80,7 +84,7 @@ AiChunk = TypedDict(
         "index": int,
         "step": int,
         "turn": int,
-        "finish_reason": NotRequired[str],
+        "finish_reason": NotRequired[Literal["stop", "tool_calls", "length", "content_filter", "cancelled", "other"]],
     },
 )
 
@@ -99,18 +103,38 @@ AiReply = TypedDict(
     "AiReply",
     {
         "call": str,
+        "finish_reason": Literal["stop", "tool_calls", "length", "content_filter", "cancelled", "other"],
+        "latency_ms": int,
+        "spent": "Spent",
         "step": int,
         "text": str,
         "turn": int,
-        "finish_reason": NotRequired[str],
-        "latency_ms": NotRequired[int],
         "model": NotRequired[str],
         "provider": NotRequired[str],
         "raw": NotRequired[str],
         "raw_finish_reason": NotRequired[str],
         "reasoning": NotRequired[str],
-        "spent": NotRequired["Spent"],
-        "tool_calls": NotRequired[list[dict[str, Any]]],
+        "tool_calls": NotRequired[list["ToolCall"]],
+    },
+)
+
+AnsweredMail = TypedDict(
+    "AnsweredMail",
+    {
+        "excerpt": str,
+        "id": str,
+        "subject": str,
+    },
+)
+
+ApprovalRule = TypedDict(
+    "ApprovalRule",
+    {
+        "ask": Literal["never", "always"],
+        "tool": str,
+        "expires": NotRequired[int],
+        "on_expiry": NotRequired["OnExpiry"],
+        "when": NotRequired[dict[str, str]],
     },
 )
 
@@ -119,7 +143,7 @@ Budget = TypedDict(
     {
         "budget": str,
         "ends": str,
-        "per": Literal["hour", "day", "month"],
+        "per": str,
         "running": int,
         "tokens_reserved": int,
         "tokens_spent": int,
@@ -138,10 +162,22 @@ BudgetList = TypedDict(
     },
 )
 
+CallHolder = TypedDict(
+    "CallHolder",
+    {
+        "delivery": int,
+        "held_ms": int,
+        "replica": str,
+        "note": NotRequired[str],
+        "offer": NotRequired[Literal["taken", "settled", "other_history"]],
+    },
+)
+
 CallList = TypedDict(
     "CallList",
     {
         "calls": list["PendingCall"],
+        "missing_cells": NotRequired[list[str]],
     },
 )
 
@@ -155,11 +191,10 @@ CallResult = TypedDict(
         "tool": str,
         "by": NotRequired[str],
         "code": NotRequired[str],
-        "missing_cells": NotRequired[list[str]],
-        "performer": NotRequired[str],
+        "performer": NotRequired[Literal["fleet", "client"]],
         "replaces": NotRequired[bool],
-        "used": NotRequired[dict[str, Any]],
-        "whole": NotRequired[dict[str, Any]],
+        "used": NotRequired["ChildUsage"],
+        "whole": NotRequired["FullResultRef"],
     },
 )
 
@@ -179,10 +214,18 @@ Caller = TypedDict(
     "Caller",
     {
         "methods": list[str],
-        "scopes": list[Literal["run", "converse", "observe", "approve", "administer", "operate"]],
+        "scopes": list["Scope"],
         "subject": str,
         "tenant": str,
         "agents": NotRequired[list[str]],
+    },
+)
+
+ChildUsage = TypedDict(
+    "ChildUsage",
+    {
+        "spent": "Spent",
+        "tool_calls": int,
     },
 )
 
@@ -205,6 +248,37 @@ CommandReply = TypedDict(
     },
 )
 
+ConfigurationMark = TypedDict(
+    "ConfigurationMark",
+    {
+        "fingerprint": str,
+        "since": str,
+    },
+)
+
+ContinuationSettings = TypedDict(
+    "ContinuationSettings",
+    {
+        "confidence_min": float | None,
+        "continuation_patterns": list[str],
+        "continue_on_length": bool,
+        "detect_intent": bool,
+        "enabled": bool,
+        "limit_action": Literal["answer", "end", "ask"] | None,
+        "limits": "Limits",
+        "max_iterations": int,
+        "on_error": Literal["end", "ask", "fallback"],
+        "prune": Literal["drop", "summarise"],
+        "require_explicit_signal": bool,
+        "retries": int,
+        "termination_patterns": list[str],
+        "timeout": int,
+        "ends_at_once": NotRequired[bool],
+        "judge": NotRequired[str],
+        "on_limit": NotRequired[Literal["answer", "end", "ask"]],
+    },
+)
+
 DeadLetter = TypedDict(
     "DeadLetter",
     {
@@ -224,6 +298,7 @@ DeadLetterList = TypedDict(
     "DeadLetterList",
     {
         "dead": list["DeadLetter"],
+        "missing_cells": NotRequired[list[str]],
     },
 )
 
@@ -233,7 +308,6 @@ DeadLetterName = TypedDict(
         "code": str,
         "name": str,
         "reason": str,
-        "missing_cells": NotRequired[list[str]],
     },
 )
 
@@ -297,10 +371,27 @@ FullResult = TypedDict(
     },
 )
 
+FullResultRef = TypedDict(
+    "FullResultRef",
+    {
+        "bytes": int,
+        "object": str,
+    },
+)
+
+Function = TypedDict(
+    "Function",
+    {
+        "arguments": str,
+        "name": str,
+    },
+)
+
 GateList = TypedDict(
     "GateList",
     {
         "gates": list["PendingGate"],
+        "missing_cells": NotRequired[list[str]],
     },
 )
 
@@ -312,8 +403,7 @@ GateOpened = TypedDict(
         "gate": str,
         "kind": "GateKind",
         "arguments": NotRequired[dict[str, Any]],
-        "missing_cells": NotRequired[list[str]],
-        "on_expiry": NotRequired[str],
+        "on_expiry": NotRequired["OnExpiry"],
         "tool": NotRequired[str],
     },
 )
@@ -338,6 +428,17 @@ IntervalStats = TypedDict(
     },
 )
 
+Limits = TypedDict(
+    "Limits",
+    {
+        "no_progress": int,
+        "repetition": int,
+        "cost_usd": NotRequired[float],
+        "tokens": NotRequired[int],
+        "tool_calls": NotRequired[int],
+    },
+)
+
 Mail = TypedDict(
     "Mail",
     {
@@ -346,7 +447,7 @@ Mail = TypedDict(
         "sent": str,
         "subject": str,
         "text": str,
-        "answers": NotRequired[dict[str, Any]],
+        "answers": NotRequired["AnsweredMail"],
     },
 )
 
@@ -362,16 +463,16 @@ MailList = TypedDict(
 Model = TypedDict(
     "Model",
     {
+        "context_window": int | None,
         "id": str,
-        "context_window": NotRequired[int | None],
-        "is_default": NotRequired[bool],
-        "max_output": NotRequired[int | None],
-        "max_parallel_tools": NotRequired[int],
-        "multi_tool": NotRequired[bool],
-        "provider": NotRequired[str],
-        "reasoning": NotRequired[bool],
+        "is_default": bool,
+        "max_output": int | None,
+        "max_parallel_tools": int,
+        "multi_tool": bool,
+        "provider": str,
+        "reasoning": bool,
+        "structured_output": bool,
         "requests_per_minute": NotRequired[int],
-        "structured_output": NotRequired[bool],
         "tokens_per_minute": NotRequired[int],
         "upstream": NotRequired[str],
     },
@@ -498,7 +599,7 @@ ReadableCall = TypedDict(
         "id": str,
         "tool": str,
         "by": NotRequired[str],
-        "decision": NotRequired[str],
+        "decision": NotRequired[Literal["approve", "deny", "answer"]],
         "outcome": NotRequired["Outcome"],
         "result": NotRequired[str],
     },
@@ -510,6 +611,7 @@ ReadableMessage = TypedDict(
         "role": Literal["user", "assistant"],
         "text": str,
         "time": str,
+        "cut": NotRequired[bool],
         "images": NotRequired[int],
         "step": NotRequired[int],
         "tool_calls": NotRequired[list["ReadableCall"]],
@@ -581,7 +683,7 @@ Replica = TypedDict(
         "warnings": list[str],
         "work": dict[str, "WorkerLoad"],
         "cell": NotRequired[str],
-        "configuration": NotRequired[dict[str, Any]],
+        "configuration": NotRequired["ConfigurationMark"],
         "models": NotRequired[list["ModelHealth"]],
     },
 )
@@ -637,7 +739,7 @@ SessionDescription = TypedDict(
         "turn": int,
         "updated": str,
         "waiting_inputs": int,
-        "waits": list[dict[str, Any]],
+        "waits": list["SessionWait"],
         "client_calls": NotRequired[list["OpenCall"]],
         "gates": NotRequired[list["OpenGate"]],
         "parent": NotRequired[str],
@@ -726,6 +828,32 @@ SessionTrace = TypedDict(
     },
 )
 
+SessionWait = TypedDict(
+    "SessionWait",
+    {
+        "kind": Literal["user", "resume", "gate", "model_call", "retry", "tool_call", "client_call", "pending_calls"],
+        "arguments": NotRequired[str],
+        "arguments_sha256": NotRequired[str],
+        "at": NotRequired[str],
+        "attempt": NotRequired[int],
+        "call": NotRequired[str],
+        "child": NotRequired[str],
+        "count": NotRequired[int],
+        "deadline": NotRequired[str],
+        "effect": NotRequired["Effect"],
+        "expires": NotRequired[str],
+        "gate": NotRequired[str],
+        "gate_kind": NotRequired["GateKind"],
+        "holder": NotRequired["CallHolder"],
+        "model": NotRequired[str],
+        "purpose": NotRequired[str],
+        "shortened": NotRequired[bool],
+        "since": NotRequired[str],
+        "slot": NotRequired[int],
+        "tool": NotRequired[str],
+    },
+)
+
 Spent = TypedDict(
     "Spent",
     {
@@ -749,6 +877,23 @@ StorageStatus = TypedDict(
         "bytes": int,
         "messages": int,
         "name": str,
+    },
+)
+
+ToolCall = TypedDict(
+    "ToolCall",
+    {
+        "function": "Function",
+        "id": str,
+        "type": str,
+    },
+)
+
+ToolFilter = TypedDict(
+    "ToolFilter",
+    {
+        "allow": list[str],
+        "deny": list[str],
     },
 )
 
@@ -814,7 +959,7 @@ TriedTool = TypedDict(
         "arguments_sha256": str,
         "needs_approval": bool,
         "tool": str,
-        "result": NotRequired[Any],
+        "result": NotRequired["TrialResult"],
     },
 )
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::api::AgentInfo;
+use session_api::AgentInfo;
 
 /// Returns the card that anybody may read.
 pub(super) fn public_card(agent: &AgentInfo, base_url: &str, needs_credential: bool) -> Value {

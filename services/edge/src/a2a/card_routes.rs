@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use contract::tool::sha256_hex;
+use session_api::AgentInfo;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -15,7 +16,7 @@ use super::card;
 use super::errors::A2aError;
 use super::send::choose_agent;
 use crate::access::{ApiCaller, Credentials, base_url};
-use crate::api::{AgentInfo, SessionApi};
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::client_request::{HttpState, authenticate, connection_of};
 

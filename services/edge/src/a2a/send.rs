@@ -10,10 +10,11 @@ use super::loaded_task::LoadedTask;
 use super::requests::{MessagePart, SendParams, UserMessage, parse_task_id};
 use super::task_id::TaskId;
 use crate::access::ApiCaller;
-use crate::api::{AgentInfo, SessionApi};
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::params;
 use crate::turn::{self, RequestIdentity, SessionChoice, TurnRequest};
+use session_api::AgentInfo;
 
 /// Bytes of an id that a client gives to its message.
 const MESSAGE_ID_BYTES_MAX: usize = 256;

@@ -12,10 +12,9 @@ use service::connections::Connection;
 use super::grant::{ApiCaller, Grant};
 use super::grants::Grants;
 use super::issuers::Issuers;
-use super::peer::TrustedProxies;
 use super::refusals::RefusalLog;
 use crate::api_error::ApiError;
-use crate::config::{EdgeConfig, EdgeStartError};
+use crate::config::{EdgeConfig, EdgeStartError, TrustedProxies};
 
 /// Requests for which a refused credential counts in the pace of the refusals of its connection.
 const REFUSAL_REQUESTS: usize = 20;

@@ -1,51 +1,18 @@
 //! One agent: the prompt that it gets with what it is made of, and what the loop would decide about a reply of it.
 
 use contract::command::Features;
-use contract::compose::{Component, ComposeRequest, Composed};
+use contract::compose::{ComposeRequest, Composed};
 use contract::limits::MESSAGE_BYTES_MAX;
 use contract::model::{FinishReason, SignalForm, ToolCall};
-use contract::settings::AgentSettings;
 use contract::{AgentId, ErrorCode};
-use serde::Serialize;
 use session::continuation::{SampleReply, decide_sample};
-use session_api::{DescribeAgentParams, TestReplyParams};
+use session_api::{AgentDescription, DescribeAgentParams, ReplyDecision, TestReplyParams};
 
 use super::SessionApi;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
-use crate::commands::compose;
+use crate::compose::compose;
 use crate::fair_queue::RequestCost;
-
-/// An agent as the next session would have it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct AgentDescription {
-    /// Its settings, after all layers of the configuration.
-    #[serde(flatten)]
-    pub(crate) settings: AgentSettings,
-    /// Id of the model.
-    pub(crate) model: String,
-    /// The system prompt, as the model reads it.
-    pub(crate) prompt: String,
-    /// SHA-256 over the prompt, in hex.
-    pub(crate) fingerprint: String,
-    /// The parts of the prompt, in its order.
-    pub(crate) components: Vec<Component>,
-    /// Problems that did not stop the composition.
-    pub(crate) warnings: Vec<String>,
-}
-
-/// Decision that the loop would make after a reply.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct ReplyDecision {
-    /// Whether another step would follow.
-    pub(crate) continues: bool,
-    /// Source of the decision, such as `explicit` or `pattern:<pattern>`.
-    pub(crate) source: String,
-    /// Reason for the decision, for people.
-    pub(crate) reason: String,
-    /// Text of the reply that a user would read.
-    pub(crate) visible: String,
-}
 
 impl SessionApi {
     /// Composes the prompt of an agent, as for a session that begins now.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bus::BusError;
 use contract::budget::{BudgetReply, BudgetRequest, BudgetStatus};
+use session_api::{BudgetList, ResetBudgetParams};
 
 use super::SessionApi;
 use crate::access::ApiCaller;
@@ -18,8 +19,13 @@ impl SessionApi {
     }
 
     /// Forgets what was spent and reserved in a budget; returns all budgets of the tenant.
-    pub(crate) async fn reset_budget(&self, caller: &ApiCaller, budget: String) -> Result<Vec<BudgetStatus>, ApiError> {
-        self.ask_budgets(caller, BudgetRequest::Reset { tenant: caller.tenant.clone(), budget }).await
+    pub(crate) async fn reset_budget(
+        &self,
+        caller: &ApiCaller,
+        params: ResetBudgetParams,
+    ) -> Result<BudgetList, ApiError> {
+        let request = BudgetRequest::Reset { tenant: caller.tenant.clone(), budget: params.budget };
+        Ok(BudgetList { budgets: self.ask_budgets(caller, request).await? })
     }
 
     async fn ask_budgets(&self, caller: &ApiCaller, request: BudgetRequest) -> Result<Vec<BudgetStatus>, ApiError> {

@@ -6,35 +6,13 @@ use std::sync::Arc;
 use contract::compose::{KnownAgent, KnownModel};
 use contract::tool::ToolSpec;
 use contract::{AgentId, ToolName};
-use serde::Serialize;
+use session_api::AgentInfo;
 
 use super::SessionApi;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::cells::{Cell, CellAnswers};
 use crate::fair_queue::RequestCost;
-
-/// An agent in the answer to `agents.list`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct AgentInfo {
-    pub(crate) id: AgentId,
-    /// Display name, for people.
-    pub(crate) name: String,
-    /// Other ids that select this agent.
-    pub(crate) aliases: Vec<AgentId>,
-    /// Model of the agent, if it names one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) model: Option<String>,
-    /// Whether sessions that name no agent get this one.
-    pub(crate) is_default: bool,
-}
-
-impl AgentInfo {
-    /// Whether a client may call the agent by this name: its id or an alias.
-    pub(crate) fn is_named(&self, name: &str) -> bool {
-        self.id.as_str() == name || self.aliases.iter().any(|alias| alias.as_str() == name)
-    }
-}
 
 impl SessionApi {
     /// Lists the tools of the tenant.

@@ -3,18 +3,18 @@
 use bus::{DeadLetter, Inbox, Stored};
 use contract::client_tool::OpenClientCall;
 use contract::command::Verb;
-use contract::commit::{Commit, SessionSummary};
-use contract::event::{ErrorEvent, Event, InputKind, InputRef};
-use contract::fleet::{CallHolder, ReplicaStatus, WorkerService};
+use contract::commit::Commit;
+use contract::event::{Event, InputKind, InputRef};
+use contract::fleet::{ReplicaStatus, WorkerService};
 use contract::streams::{Queue, Stream};
 use contract::subject::{self, ControlSubject, DeadSubject};
-use contract::{CallId, ErrorCode, Timestamp};
-use serde::Serialize;
+use contract::{CallId, Timestamp};
 use session::{Session, Wait};
+use session_api::{DeadLetterName, Finding, QueueStatus, SessionDescription, SessionError, WaitInfo};
 
 use super::SessionApi;
 use super::reach::ReachedSession;
-use super::status::{QueueStatus, queue_status};
+use super::status::queue_status;
 use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::clock;
@@ -25,71 +25,6 @@ use crate::session_log::fold_session;
 const ERRORS_SHOWN_MAX: usize = 5;
 /// Dead letters that are shown.
 const LETTERS_SHOWN_MAX: usize = 5;
-
-/// The answer to `session.describe`.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct SessionDescription {
-    pub(crate) now: Timestamp,
-    #[serde(flatten)]
-    pub(crate) summary: SessionSummary,
-    /// Waits of the session. Empty if it has ended, or if an orchestrator has the next step to take.
-    pub(crate) waits: Vec<WaitInfo>,
-    /// Inputs that no orchestrator has handled yet.
-    pub(crate) waiting_inputs: u64,
-    /// Due time of the timer of the session.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) timer: Option<Timestamp>,
-    /// The queues of which the session waits for a worker.
-    pub(crate) queues: Vec<QueueStatus>,
-    /// The last errors of the log, the newest first, from as far back as its newest page goes.
-    pub(crate) errors: Vec<ErrorInfo>,
-    pub(crate) dead_letters: Vec<DeadLetterName>,
-    /// Reasons why the session makes no progress, for people, with advice.
-    pub(crate) findings: Vec<Finding>,
-}
-
-/// Something that a session waits for, with its worker.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct WaitInfo {
-    #[serde(flatten)]
-    pub(crate) wait: Wait,
-    /// Time in the log at which the wait began; absent if that is on an older page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) since: Option<Timestamp>,
-    /// The worker that has the call now; absent where it waits in its queue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) holder: Option<CallHolder>,
-}
-
-/// An error of the log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct ErrorInfo {
-    pub(crate) time: Timestamp,
-    #[serde(flatten)]
-    pub(crate) error: ErrorEvent,
-}
-
-/// A dead letter of the session.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct DeadLetterName {
-    /// As `ailoop dead` takes it: `<session>/<kind>/<id>`.
-    pub(crate) name: String,
-    pub(crate) code: ErrorCode,
-    pub(crate) reason: String,
-}
-
-/// Reason why a session makes no progress, and what to do.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct Finding {
-    pub(crate) what: String,
-    pub(crate) advice: String,
-}
-
-impl Finding {
-    fn new(what: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what: what.into(), advice: advice.into() }
-    }
-}
 
 /// Counts the commands, and the results of open calls, that the session has not handled. What it has handled may stay in
 /// its stream for a moment. The id of a result begins with its call and attempt.
@@ -157,8 +92,10 @@ impl SessionApi {
             findings: Vec::new(),
         };
         // They take 0.7 s to answer, and are asked only where a worker seems to be missing.
-        let replicas = if described.waits_for_a_worker() { cell.bus.replicas().await? } else { Vec::new() };
-        Ok(SessionDescription { findings: find(&described, &replicas), ..described })
+        let waits_for_worker = described.queues.iter().any(|queue| queue.pullers == 0);
+        let replicas = if waits_for_worker { cell.bus.replicas().await? } else { Vec::new() };
+        let findings = Diagnosis { session: &described, replicas: &replicas }.find();
+        Ok(SessionDescription { findings, ..described })
     }
 }
 
@@ -191,11 +128,11 @@ fn began(wait: &Wait, commits: &[(u64, Commit)]) -> Option<Timestamp> {
     commits.iter().find(|(slot, _)| *slot == opened).map(|(_, commit)| commit.meta.time)
 }
 
-fn last_errors(commits: &[(u64, Commit)]) -> Vec<ErrorInfo> {
+fn last_errors(commits: &[(u64, Commit)]) -> Vec<SessionError> {
     let newest_first = commits.iter().rev().flat_map(|(_, commit)| {
         let error_of = |event: &Event| if let Event::Error(error) = event { Some(error.clone()) } else { None };
         let errors = commit.events.iter().rev().filter_map(error_of);
-        errors.map(|error| ErrorInfo { time: commit.meta.time, error })
+        errors.map(|error| SessionError { time: commit.meta.time, error })
     });
     newest_first.take(ERRORS_SHOWN_MAX).collect()
 }
@@ -205,37 +142,35 @@ fn letter_name((at, letter): (DeadSubject, DeadLetter)) -> DeadLetterName {
     DeadLetterName { name, code: letter.code, reason: letter.reason }
 }
 
-/// Finds the reasons why the session makes no progress, the most important first.
-fn find(session: &SessionDescription, replicas: &[ReplicaStatus]) -> Vec<Finding> {
-    let id = &session.summary.session_id;
-    let mut findings = Vec::new();
-    if !session.dead_letters.is_empty() {
-        findings.push(Finding::new(
-            "messages of the session failed for good",
-            format!("look at them with `ailoop dead list --session {id}`"),
-        ));
-    }
-    findings.extend(
-        session.queue(Queue::Inputs).and_then(|queue| no_worker(queue, WorkerService::of(Queue::Inputs), replicas)),
-    );
-    for wait in &session.waits {
-        findings.extend(session.find_in(wait, replicas));
-    }
-    findings
+/// A session that makes no progress, and the processes that might work on it.
+struct Diagnosis<'a> {
+    session: &'a SessionDescription,
+    replicas: &'a [ReplicaStatus],
 }
 
-impl SessionDescription {
-    fn queue(&self, queue: Queue) -> Option<&QueueStatus> {
-        self.queues.iter().find(|status| status.queue == queue.durable())
+impl Diagnosis<'_> {
+    /// Finds the reasons why the session makes no progress, the most important first.
+    fn find(&self) -> Vec<Finding> {
+        let id = &self.session.summary.session_id;
+        let mut findings = Vec::new();
+        if !self.session.dead_letters.is_empty() {
+            findings.push(Finding::new(
+                "messages of the session failed for good",
+                format!("look at them with `ailoop dead list --session {id}`"),
+            ));
+        }
+        findings.extend(self.find_missing_worker(Queue::Inputs));
+        findings.extend(self.session.waits.iter().filter_map(|wait| self.find_in(wait)));
+        findings
     }
 
-    /// Whether it needs a worker of a queue that no worker asks for items.
-    fn waits_for_a_worker(&self) -> bool {
-        self.queues.iter().any(|queue| queue.pullers == 0)
+    fn find_missing_worker(&self, queue: Queue) -> Option<Finding> {
+        let status = self.session.queues.iter().find(|status| status.queue == queue.durable())?;
+        no_worker(status, WorkerService::of(queue), self.replicas)
     }
 
-    fn find_in(&self, wait: &WaitInfo, replicas: &[ReplicaStatus]) -> Option<Finding> {
-        let id = &self.summary.session_id;
+    fn find_in(&self, wait: &WaitInfo) -> Option<Finding> {
+        let id = &self.session.summary.session_id;
         match &wait.wait {
             Wait::User | Wait::PendingCalls { .. } => None,
             Wait::Resume { .. } => {
@@ -256,32 +191,25 @@ impl SessionDescription {
             Wait::ToolCall { child: Some(child), .. } => {
                 Some(Finding::new(format!("session {child} does the work"), format!("see `ailoop describe {child}`")))
             }
-            Wait::ModelCall { deadline, .. } => self.find_in_call(wait, Queue::Model, replicas, *deadline),
-            Wait::ToolCall { deadline, .. } => self.find_in_call(wait, Queue::Tool, replicas, *deadline),
+            Wait::ModelCall { deadline, .. } => self.find_in_call(wait, Queue::Model, *deadline),
+            Wait::ToolCall { deadline, .. } => self.find_in_call(wait, Queue::Tool, *deadline),
         }
     }
 
-    fn find_in_call(
-        &self,
-        wait: &WaitInfo,
-        queue: Queue,
-        replicas: &[ReplicaStatus],
-        deadline: Timestamp,
-    ) -> Option<Finding> {
-        let worker = WorkerService::of(queue);
+    fn find_in_call(&self, wait: &WaitInfo, queue: Queue, deadline: Timestamp) -> Option<Finding> {
         if let Some(note) = wait.holder.as_ref().and_then(|holder| holder.note.as_ref()) {
             return Some(Finding::new(
-                format!("the {} that has the call says: {note}", worker.noun),
+                format!("the {} that has the call says: {note}", WorkerService::of(queue).noun),
                 "the call goes on by itself until its deadline",
             ));
         }
         if wait.holder.is_some() {
             return None;
         }
-        if let Some(finding) = self.queue(queue).and_then(|status| no_worker(status, worker, replicas)) {
+        if let Some(finding) = self.find_missing_worker(queue) {
             return Some(finding);
         }
-        (deadline <= self.now).then(|| {
+        (deadline <= self.session.now).then(|| {
             Finding::new(
                 "the deadline of the call has passed, and no orchestrator has noticed",
                 "see `ailoop status`: is an orchestrator there, and does the queue `due` move? Else `ailoop repair`",

@@ -1,15 +1,15 @@
 //! The contents of a session: transcript, replay of its log, and whole results.
 
-use contract::commit::{Commit, Phase};
+use contract::commit::Commit;
 use contract::limits::TRANSCRIPT_BYTES_MAX;
 use contract::streams::Objects;
 use contract::subject::SessionKey;
 use contract::tool::FullResultRef;
-use contract::{CallId, ErrorCode, Json, SessionId, Timestamp};
-use serde::Serialize;
-use session::audit::Difference;
+use contract::{ErrorCode, Json};
 use session::readable;
-use session_api::{ReplayParams, ToolResultParams, TranscriptParams};
+use session_api::{
+    FullResult, History, ReplayParams, ReplayReport, ReplayedCommit, ToolResultParams, TranscriptPage, TranscriptParams,
+};
 
 use super::SessionApi;
 use super::reach::ReachedSession;
@@ -18,28 +18,6 @@ use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
 use crate::params;
 use crate::session_log::fold_session;
-
-/// The transcript of a session, as a model reads it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct SessionHistory {
-    pub(crate) session_id: SessionId,
-    pub(crate) messages: Vec<Json>,
-    /// The last `seq` that the messages include.
-    pub(crate) seq: u64,
-}
-
-/// A page of the transcript of a session, as people read it.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct TranscriptPage {
-    pub(crate) session_id: SessionId,
-    pub(crate) turns: Vec<readable::ReadableTurn>,
-    /// The value of `after` for the next page; absent on the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) next_after: Option<u32>,
-    /// Whether the archive has removed parts of the session because of their age.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) is_incomplete: bool,
-}
 
 /// The whole transcript of a session, as people read it.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,60 +41,14 @@ impl Transcript {
     }
 }
 
-/// State of a session after folding its log again, with the differences that were found.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct ReplayReport {
-    pub(crate) session_id: SessionId,
-    /// The last slot that was folded.
-    pub(crate) slot: u64,
-    /// The last slot of the log.
-    pub(crate) last_slot: u64,
-    /// Phase after the commit of `slot`.
-    pub(crate) phase: Phase,
-    /// The last `seq` after `slot`.
-    pub(crate) seq: u64,
-    /// Absent if the request leaves it out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) commits: Option<Vec<CommitSummary>>,
-    /// Differences between this fold and what the writers stored.
-    pub(crate) differs: Vec<Difference>,
-    /// State in the form of a snapshot.
-    pub(crate) state: Json,
-}
-
-/// A whole tool result, of which the model read only parts.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct FullResult {
-    pub(crate) session_id: SessionId,
-    pub(crate) call: CallId,
-    pub(crate) content: String,
-}
-
-/// A commit without its contents.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct CommitSummary {
-    pub(crate) slot: u64,
-    pub(crate) time: Timestamp,
-    /// Phase after the commit.
-    pub(crate) phase: Phase,
-    /// Types of the events.
-    pub(crate) events: Vec<String>,
-}
-
-impl CommitSummary {
-    fn new((slot, commit): &(u64, Commit)) -> Self {
-        let events = commit.events.iter().map(|event| event.name().to_owned()).collect();
-        Self { slot: *slot, time: commit.meta.time, phase: commit.meta.phase, events }
-    }
+fn replayed_commit((slot, commit): &(u64, Commit)) -> ReplayedCommit {
+    let events = commit.events.iter().map(|event| event.name().to_owned()).collect();
+    ReplayedCommit { slot: *slot, time: commit.meta.time, phase: commit.meta.phase, events }
 }
 
 impl SessionApi {
     /// Returns the messages of a session, as a model reads them.
-    pub(crate) async fn get_history(
-        &self,
-        caller: &ApiCaller,
-        reached: &ReachedSession,
-    ) -> Result<SessionHistory, ApiError> {
+    pub(crate) async fn get_history(&self, caller: &ApiCaller, reached: &ReachedSession) -> Result<History, ApiError> {
         let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
         let mut session = self.load_session(reached).await?;
         if session.is_archived() {
@@ -126,7 +58,7 @@ impl SessionApi {
             session = fold_session(key, &commits)?;
         }
         let summary = session.summary();
-        Ok(SessionHistory { session_id: summary.session_id, messages: session.messages(), seq: session.seq() })
+        Ok(History { session_id: summary.session_id, messages: session.messages(), seq: session.seq() })
     }
 
     /// Returns a page of the transcript, as people read it.
@@ -202,7 +134,7 @@ impl SessionApi {
             last_slot: *last,
             phase: audit.session.phase(),
             seq: audit.session.seq(),
-            commits: (!params.no_commits).then(|| commits.iter().map(CommitSummary::new).collect()),
+            commits: (!params.no_commits).then(|| commits.iter().map(replayed_commit).collect()),
             differs: audit.differs,
             state: audit.session.snapshot(),
         })

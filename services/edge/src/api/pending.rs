@@ -5,9 +5,8 @@ use std::sync::Arc;
 use contract::client_tool::OpenClientCall;
 use contract::commit::{OpenGate, SessionSummary};
 use contract::{CellName, SessionId, Timestamp};
-use serde::Serialize;
 use session::Session;
-use session_api::ListPendingParams;
+use session_api::{CallList, GateList, ListPendingParams, PendingCall, PendingGate};
 
 use super::SessionApi;
 use crate::access::ApiCaller;
@@ -16,26 +15,8 @@ use crate::fair_queue::RequestCost;
 use crate::params::clamp_limit;
 use crate::session_index::SessionIndex;
 
-/// Gate or call that waits, with its session.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Pending<T> {
-    pub(crate) session_id: SessionId,
-    pub(crate) agent: String,
-    /// Beginning of the first message of the session.
-    pub(crate) title: String,
-    #[serde(flatten)]
-    pub(crate) item: T,
-}
-
-/// Gates or calls that wait, and the cells that did not report theirs.
-#[derive(Debug)]
-pub(crate) struct PendingList<T> {
-    pub(crate) pending: Vec<Pending<T>>,
-    pub(crate) missing_cells: Vec<CellName>,
-}
-
 /// Kind of items that wait, gates or calls, and the places where they are found.
-pub(crate) trait PendingKind: Clone {
+trait PendingKind: Clone {
     /// Finds it in a session, whole.
     fn of_session(session: &Session) -> Vec<Self>;
 
@@ -47,6 +28,15 @@ pub(crate) trait PendingKind: Clone {
 
     /// Returns the time at which it ends by itself.
     fn ends(&self) -> Timestamp;
+}
+
+/// Gate or call that waits, with its session.
+struct Pending<T> {
+    session_id: SessionId,
+    agent: String,
+    /// Beginning of the first message of the session.
+    title: String,
+    item: T,
 }
 
 impl PendingKind for OpenGate {
@@ -94,13 +84,35 @@ impl<T> Pending<T> {
 }
 
 impl SessionApi {
-    /// Lists what waits, the most urgent first: of one session from its log, or of all sessions from the index, where
-    /// long arguments are shortened.
-    pub(crate) async fn list_pending<T: PendingKind>(
+    /// Lists the open gates of one session or of all.
+    pub(crate) async fn list_gates(
         &self,
         caller: &ApiCaller,
         params: &ListPendingParams,
-    ) -> Result<PendingList<T>, ApiError> {
+    ) -> Result<GateList, ApiError> {
+        let (pending, missing_cells) = self.list_pending::<OpenGate>(caller, params).await?;
+        let gate = |Pending { session_id, agent, title, item }| PendingGate { session_id, agent, title, gate: item };
+        Ok(GateList { gates: pending.into_iter().map(gate).collect(), missing_cells })
+    }
+
+    /// Lists the calls of one session or of all that wait for clients.
+    pub(crate) async fn list_client_calls(
+        &self,
+        caller: &ApiCaller,
+        params: &ListPendingParams,
+    ) -> Result<CallList, ApiError> {
+        let (pending, missing_cells) = self.list_pending::<OpenClientCall>(caller, params).await?;
+        let call = |Pending { session_id, agent, title, item }| PendingCall { session_id, agent, title, call: item };
+        Ok(CallList { calls: pending.into_iter().map(call).collect(), missing_cells })
+    }
+
+    /// Lists what waits, the most urgent first: of one session from its log, or of all sessions from the index, where
+    /// long arguments are shortened.
+    async fn list_pending<T: PendingKind>(
+        &self,
+        caller: &ApiCaller,
+        params: &ListPendingParams,
+    ) -> Result<(Vec<Pending<T>>, Vec<CellName>), ApiError> {
         let mut missing_cells = Vec::new();
         let mut pending = if let Some(session) = &params.session_id {
             let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
@@ -114,6 +126,6 @@ impl SessionApi {
         };
         pending.sort_by(|a, b| (a.item.ends(), &a.session_id).cmp(&(b.item.ends(), &b.session_id)));
         pending.truncate(clamp_limit(params.limit));
-        Ok(PendingList { pending, missing_cells })
+        Ok((pending, missing_cells))
     }
 }

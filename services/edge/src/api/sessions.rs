@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use bus::BusError;
+use contract::CellName;
 use contract::commit::SessionSummary;
 use contract::repair::RepairReply;
-use contract::{CellName, SessionId};
-use serde::Serialize;
-use session_api::{ListCursor, ListSessionsParams, StatsParams};
+use session_api::{ListCursor, ListSessionsParams, RepairReport, SessionPage, StatsList, StatsParams};
 
 use super::SessionApi;
 use super::reach::ReachedSession;
@@ -18,46 +17,10 @@ use crate::clock;
 use crate::fair_queue::RequestCost;
 use crate::params;
 use crate::session_index::SessionIndex;
-use crate::stats::{self, AgentStats, IntervalStats, Intervals};
-
-/// A page of the list of sessions.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct SessionPage {
-    /// The newest session comes first.
-    pub(crate) sessions: Vec<SessionSummary>,
-    /// Cursor of the next page; absent on the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) next_cursor: Option<String>,
-    /// Number of all sessions that were selected, if it was asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) total: Option<usize>,
-    /// Cells that did not answer, so that their sessions are not in the list.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) missing_cells: Vec<CellName>,
-}
-
-/// The answer to `session.stats`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub(crate) struct SessionStats {
-    /// By agent and model.
-    pub(crate) stats: Vec<AgentStats>,
-    /// The oldest first, up to now; absent if they were not asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) intervals: Option<Vec<IntervalStats>>,
-    /// Cells that did not answer, so that their sessions are not counted.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) missing_cells: Vec<CellName>,
-}
+use crate::stats::{self, Intervals};
 
 /// Sessions of a tenant, and the cells that did not answer.
 pub(crate) type TenantSessions = (Vec<Arc<SessionSummary>>, Vec<CellName>);
-
-/// The effects that a repair performed again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct RepairReport {
-    pub(crate) session_id: SessionId,
-    pub(crate) performed: Vec<String>,
-}
 
 impl SessionApi {
     /// Returns a session from its log, since the index may lag behind.
@@ -135,7 +98,7 @@ impl SessionApi {
     }
 
     /// Returns statistics of the tenant's sessions by agent and model, and by the time at which they started.
-    pub(crate) async fn get_stats(&self, caller: &ApiCaller, params: &StatsParams) -> Result<SessionStats, ApiError> {
+    pub(crate) async fn get_stats(&self, caller: &ApiCaller, params: &StatsParams) -> Result<StatsList, ApiError> {
         let intervals = Intervals::of(params, clock::now())?;
         let (summaries, missing_cells) = self.list_all_sessions(caller).await?;
         let is_counted = |summary: &&SessionSummary| {
@@ -143,7 +106,7 @@ impl SessionApi {
         };
         let counted = || summaries.iter().map(|summary| &**summary).filter(is_counted);
         let intervals = intervals.map(|intervals| stats::summarize_intervals(counted(), &intervals));
-        Ok(SessionStats { stats: stats::summarize(counted()), intervals, missing_cells })
+        Ok(StatsList { stats: stats::summarize(counted()), intervals, missing_cells })
     }
 
     /// Lists every session of the tenant in no order, also those of agents out of the caller's reach; with the cells that

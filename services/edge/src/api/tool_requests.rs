@@ -5,31 +5,15 @@ use std::sync::Arc;
 use bus::BusError;
 use contract::limits::TRIAL_ARGUMENTS_BYTES_MAX;
 use contract::tool::{ASK_USER, DELEGATE, ToolSpec, arguments_sha256};
-use contract::tool_request::{ToolReplicaStats, ToolRequest, ToolResponse, ToolTrial, TrialResult};
-use contract::{ErrorCode, Json, ToolName};
-use serde::Serialize;
-use session_api::{Method, TryToolParams};
+use contract::tool_request::{ToolReplicaStats, ToolRequest, ToolResponse, ToolTrial};
+use contract::{ErrorCode, ToolName};
+use session_api::{Method, TriedTool, TryToolParams};
 
 use super::SessionApi;
 use crate::access::{ApiCaller, authorize_part};
 use crate::api_error::ApiError;
 use crate::cells::{Cell, CellAnswers};
 use crate::fair_queue::RequestCost;
-
-/// The answer to `tools.try`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(crate) struct TriedTool {
-    pub(crate) tool: ToolName,
-    /// The arguments as the tool gets them.
-    pub(crate) arguments: Json,
-    /// SHA-256 of the arguments, to which an approval of the call is bound.
-    pub(crate) arguments_sha256: String,
-    /// Whether the call may run only after a person has approved it.
-    pub(crate) needs_approval: bool,
-    /// Absent if the call did not run, because nobody has approved it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) result: Option<TrialResult>,
-}
 
 impl SessionApi {
     /// Lists the processes that serve the tools of the tenant, and how their calls went.

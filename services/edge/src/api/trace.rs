@@ -1,8 +1,6 @@
 //! The spans of a session's turns, made from its log.
 
-use contract::SessionId;
-use serde::Serialize;
-use serde_json::{Map, Value};
+use session_api::{SessionTrace, TraceSpan, TurnTrace};
 use session_trace::{TurnSpans, session_spans};
 use telemetry::trace::FinishedSpan;
 
@@ -12,44 +10,6 @@ use crate::access::ApiCaller;
 use crate::api_error::ApiError;
 use crate::config::TRACE_ID_PLACE;
 use crate::fair_queue::RequestCost;
-
-/// The answer to `session.trace`.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct SessionTrace {
-    pub(crate) session_id: SessionId,
-    pub(crate) turns: Vec<TurnTrace>,
-}
-
-/// A turn in the answer to `session.trace`.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct TurnTrace {
-    pub(crate) turn: u32,
-    pub(crate) trace_id: String,
-    pub(crate) has_ended: bool,
-    /// Whether a collector gets these spans, where there is one.
-    pub(crate) is_sampled: bool,
-    /// Address of the trace for people; absent if none is configured, or if no collector gets the spans.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) url: Option<String>,
-    /// The span of the turn comes first.
-    pub(crate) spans: Vec<TraceSpan>,
-}
-
-/// A span in the answer to `session.trace`.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct TraceSpan {
-    pub(crate) id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) parent: Option<String>,
-    pub(crate) name: String,
-    pub(crate) start_ms: u64,
-    pub(crate) end_ms: u64,
-    /// Whether it has not ended; then `end_ms` is the time of the last commit.
-    pub(crate) is_open: bool,
-    pub(crate) attributes: Map<String, Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) error: Option<String>,
-}
 
 impl SessionApi {
     /// Makes the spans of each turn of a session.

@@ -12,8 +12,8 @@ use service::tasks::Tasks;
 
 use crate::admission::AdmissionLimits;
 use crate::command_waiters::CommandWaiters;
+use crate::feed::Feeds;
 use crate::tenants::{TenantState, Tenants};
-use crate::watch::feed::Feeds;
 
 /// Time for which names that the composer accepted are not checked again.
 const NAMES_AGE_MAX: Duration = Duration::from_secs(10);

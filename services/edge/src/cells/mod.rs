@@ -8,7 +8,6 @@ mod cell;
 mod link;
 mod locate;
 mod placements;
-mod table;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +20,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::api_error::ApiError;
-use crate::config::EdgeStartError;
+use crate::config::{CellTable, EdgeStartError};
 pub(crate) use cell::{Cell, CellOpener};
 pub use link::CellConnection;
 use link::{CellLink, FirstTry, unreachable_error};
 use placements::Placements;
-pub use table::{CellConfig, CellTable};
 
 /// Longest wait of an edge that starts for all of its cells.
 const FIRST_TRY_MAX: Duration = Duration::from_secs(10);

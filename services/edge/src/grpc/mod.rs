@@ -1,6 +1,7 @@
 //! The gRPC service `ailoop.v1.Sessions`: the same methods as JSON-RPC.
 
 mod authentication;
+mod body;
 mod replies;
 mod requests;
 mod service;
@@ -21,8 +22,10 @@ use crate::params::UnvalidatedCommand;
 use crate::request_trace;
 
 pub(crate) use authentication::authenticate;
+pub(crate) use body::limit_body;
 use replies::wait_for_command;
-pub(crate) use status::{add_error_code, to_status};
+pub(crate) use status::add_error_code;
+use status::to_status;
 
 /// Serves the gRPC methods with the [`SessionApi`].
 #[derive(Debug, Clone)]

@@ -1,17 +1,17 @@
 //! Conversion of results to messages.
 
 use contract::client_tool::OpenClientCall;
-use contract::commit::{OpenGate, SessionSummary};
+use contract::commit::SessionSummary;
 use contract::compose::{Component, KnownModel};
 use contract::event::GateKind;
 use contract::mail::WaitingMail;
 use contract::tool::ToolSpec;
 use contract::{CellName, ErrorCode};
 use serde_json::Value;
+use session_api::{AgentDescription, AgentInfo, CommandReply, PendingCall, PendingGate};
 
-use crate::api::{AgentDescription, AgentInfo, Pending};
 use crate::api_error::ApiError;
-use crate::commands::{CommandReply, PendingCommand};
+use crate::commands::PendingCommand;
 
 pub(super) fn to_mail(mail: WaitingMail) -> proto::Mail {
     let WaitingMail { id, from, subject, text, sent, answers } = mail;
@@ -77,13 +77,13 @@ fn to_client_call(open: OpenClientCall) -> proto::ClientCall {
     }
 }
 
-pub(super) fn to_pending_call(pending: Pending<OpenClientCall>) -> proto::PendingClientCall {
-    let Pending { session_id, agent, title, item: call } = pending;
+pub(super) fn to_pending_call(pending: PendingCall) -> proto::PendingClientCall {
+    let PendingCall { session_id, agent, title, call } = pending;
     proto::PendingClientCall { session_id: session_id.into(), agent, title, call: Some(to_client_call(call)) }
 }
 
-pub(super) fn to_gate(pending: Pending<OpenGate>) -> proto::Gate {
-    let Pending { session_id, agent, title, item: gate } = pending;
+pub(super) fn to_gate(pending: PendingGate) -> proto::Gate {
+    let PendingGate { session_id, agent, title, gate } = pending;
     let (kind, detail) = match gate.kind {
         GateKind::Approval => ("approval", String::new()),
         GateKind::Question => ("question", String::new()),

@@ -1,14 +1,13 @@
 //! The methods of the service.
 
-use bus::Depth;
-use contract::client_tool::{AnswerToolCall, OpenClientCall};
+use contract::client_tool::AnswerToolCall;
 use contract::command::{Answer, Configure, SendUserMessage};
-use contract::commit::OpenGate;
 use proto::sessions_server::Sessions as Service;
 use session_api::{
-    DescribeAgentParams, ListDeadLettersParams, ListMailParams, ListPendingParams, ListSessionsParams, Method,
-    ReplayParams, ReplyMailParams, SendMailParams, StatsParams, TestReplyParams, ToolResultParams, TranscriptParams,
-    TryToolParams, WatchParams,
+    CallList, Caller, DeadLetterList, DescribeAgentParams, GateList, ListDeadLettersParams, ListMailParams,
+    ListPendingParams, ListSessionsParams, MailboxPage, Method, QueueDepth, ReplayParams, ReplyDecision,
+    ReplyMailParams, ResetBudgetParams, SendMailParams, SessionPage, StatsList, StatsParams, TestReplyParams,
+    ToolResultParams, TranscriptPage, TranscriptParams, TryToolParams, WatchParams,
 };
 use tonic::{Request, Response, Status};
 
@@ -21,7 +20,7 @@ use super::requests::{
     parse_client_tools, parse_content, parse_dead_letter, parse_optional_json, parse_options, parse_since, parse_start,
 };
 use super::stream::{NotificationStream, stream_notifications};
-use crate::api::{CallerInfo, PendingList, QueueDepth, ReplyDecision, SessionPage, SessionStats, TranscriptPage};
+use crate::api::describe_caller;
 use crate::commands;
 use crate::params::{self, UnvalidatedCommand};
 
@@ -131,10 +130,10 @@ impl Service for GrpcService {
         self.call(Method::ListClientCalls, &message.session_id, &request, async |api, caller| {
             let session_id = params::parse_optional("session_id", &message.session_id)?;
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
-            let PendingList { pending, missing_cells } =
-                api.list_pending::<OpenClientCall>(caller, &ListPendingParams { session_id, limit }).await?;
+            let CallList { calls, missing_cells } =
+                api.list_client_calls(caller, &ListPendingParams { session_id, limit }).await?;
             let missing_cells = to_names(missing_cells);
-            Ok(proto::ListCallsReply { calls: pending.into_iter().map(to_pending_call).collect(), missing_cells })
+            Ok(proto::ListCallsReply { calls: calls.into_iter().map(to_pending_call).collect(), missing_cells })
         })
         .await
     }
@@ -244,7 +243,7 @@ impl Service for GrpcService {
         self.call(Method::GetStats, "", &request, async |api, caller| {
             let since = parse_since(&message.since)?;
             let interval = Some(message.interval).filter(|seconds| *seconds > 0);
-            let SessionStats { stats, intervals, missing_cells } =
+            let StatsList { stats, intervals, missing_cells } =
                 api.get_stats(caller, &StatsParams { since, interval }).await?;
             let intervals_json = intervals.map(|intervals| to_json(&intervals)).transpose()?.unwrap_or_default();
             let missing_cells = to_names(missing_cells);
@@ -275,10 +274,10 @@ impl Service for GrpcService {
         self.call(Method::ListGates, &message.session_id, &request, async |api, caller| {
             let session_id = params::parse_optional("session_id", &message.session_id)?;
             let limit = usize::try_from(message.limit).unwrap_or(usize::MAX);
-            let PendingList { pending, missing_cells } =
-                api.list_pending::<OpenGate>(caller, &ListPendingParams { session_id, limit }).await?;
+            let GateList { gates, missing_cells } =
+                api.list_gates(caller, &ListPendingParams { session_id, limit }).await?;
             let missing_cells = to_names(missing_cells);
-            Ok(proto::ListGatesReply { gates: pending.into_iter().map(to_gate).collect(), missing_cells })
+            Ok(proto::ListGatesReply { gates: gates.into_iter().map(to_gate).collect(), missing_cells })
         })
         .await
     }
@@ -286,8 +285,10 @@ impl Service for GrpcService {
     async fn queues(&self, request: Request<proto::QueuesRequest>) -> Result<Response<proto::QueuesReply>, Status> {
         self.call(Method::GetQueues, "", &request, async |api, caller| {
             let found = api.get_queues(caller).await?;
-            let queues = found.queues.into_iter().map(|QueueDepth { queue, depth: Depth { waiting, held } }| {
-                proto::Queue { queue: queue.to_owned(), waiting, held }
+            let queues = found.queues.into_iter().map(|QueueDepth { queue, waiting, held }| proto::Queue {
+                queue: queue.to_owned(),
+                waiting,
+                held,
             });
             Ok(proto::QueuesReply {
                 queues: queues.collect(),
@@ -314,8 +315,8 @@ impl Service for GrpcService {
         request: Request<proto::ResetBudgetRequest>,
     ) -> Result<Response<proto::BudgetsReply>, Status> {
         self.call(Method::ResetBudget, "", &request, async |api, caller| {
-            let budgets = api.reset_budget(caller, request.get_ref().budget.clone()).await?;
-            Ok(proto::BudgetsReply { json: to_json(&budgets)? })
+            let params = ResetBudgetParams { budget: request.get_ref().budget.clone() };
+            Ok(proto::BudgetsReply { json: to_json(&api.reset_budget(caller, params).await?.budgets)? })
         })
         .await
     }
@@ -333,9 +334,9 @@ impl Service for GrpcService {
     ) -> Result<Response<proto::ListMailReply>, Status> {
         self.call(Method::ListMail, "", &request, async |api, caller| {
             let mailbox = params::parse_optional("mailbox", &request.get_ref().mailbox)?;
-            let (list, missing_cells) = api.list_mail(caller, ListMailParams { mailbox }).await?;
-            let more = u64::try_from(list.more).unwrap_or(u64::MAX);
-            let (mails, missing_cells) = (list.mails.into_iter().map(to_mail).collect(), to_names(missing_cells));
+            let MailboxPage { mails, more, missing_cells } = api.list_mail(caller, ListMailParams { mailbox }).await?;
+            let more = u64::try_from(more).unwrap_or(u64::MAX);
+            let (mails, missing_cells) = (mails.into_iter().map(to_mail).collect(), to_names(missing_cells));
             Ok(proto::ListMailReply { mails, more, missing_cells })
         })
         .await
@@ -378,7 +379,8 @@ impl Service for GrpcService {
         let message = request.get_ref();
         self.call(Method::ListDeadLetters, &message.session_id, &request, async |api, caller| {
             let session_id = params::parse_optional("session_id", &message.session_id)?;
-            let (dead, missing_cells) = api.list_dead_letters(caller, &ListDeadLettersParams { session_id }).await?;
+            let DeadLetterList { dead, missing_cells } =
+                api.list_dead_letters(caller, &ListDeadLettersParams { session_id }).await?;
             Ok(proto::ListDeadReply { json: to_json(&dead)?, missing_cells: to_names(missing_cells) })
         })
         .await
@@ -452,7 +454,7 @@ impl Service for GrpcService {
         request: Request<proto::GetCallerRequest>,
     ) -> Result<Response<proto::GetCallerReply>, Status> {
         self.call(Method::GetCaller, "", &request, async |_, caller| {
-            let CallerInfo { subject, tenant, scopes, agents, methods } = CallerInfo::of(caller);
+            let Caller { subject, tenant, scopes, agents, methods } = describe_caller(caller);
             Ok(proto::GetCallerReply {
                 subject,
                 tenant: tenant.to_string(),

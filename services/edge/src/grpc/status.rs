@@ -1,6 +1,6 @@
 //! Errors as gRPC statuses.
 
-use contract::ErrorCode;
+use contract::{ErrorClass, ErrorCode};
 use tonic::{Code, Status};
 
 use crate::api_error::ApiError;
@@ -59,24 +59,19 @@ pub(crate) fn to_status(error: &ApiError) -> Status {
     status
 }
 
-/// The code that goes with the status of HTTP, or a closer one.
-#[allow(clippy::wildcard_enum_match_arm, reason = "HTTP has a status for every code")]
 fn to_grpc_code(code: &ErrorCode) -> Code {
-    match code {
-        ErrorCode::SessionExists => Code::AlreadyExists,
-        ErrorCode::ApprovalRequired => Code::FailedPrecondition,
-        ErrorCode::UnknownMethod => Code::Unimplemented,
-        ErrorCode::Resync => Code::OutOfRange,
-        ErrorCode::HistoryLost => Code::DataLoss,
-        code => match crate::http::to_status(code).as_u16() {
-            400 | 413 => Code::InvalidArgument,
-            401 => Code::Unauthenticated,
-            403 => Code::PermissionDenied,
-            404 => Code::NotFound,
-            409 => Code::FailedPrecondition,
-            429 => Code::ResourceExhausted,
-            502 | 503 => Code::Unavailable,
-            _ => Code::Internal,
-        },
+    match code.class() {
+        ErrorClass::Invalid | ErrorClass::TooLarge => Code::InvalidArgument,
+        ErrorClass::Precondition | ErrorClass::Conflict => Code::FailedPrecondition,
+        ErrorClass::Unauthenticated => Code::Unauthenticated,
+        ErrorClass::Forbidden => Code::PermissionDenied,
+        ErrorClass::NotFound => Code::NotFound,
+        ErrorClass::UnknownMethod => Code::Unimplemented,
+        ErrorClass::Exists => Code::AlreadyExists,
+        ErrorClass::Gone => Code::OutOfRange,
+        ErrorClass::Lost => Code::DataLoss,
+        ErrorClass::Exhausted => Code::ResourceExhausted,
+        ErrorClass::Unavailable | ErrorClass::Upstream => Code::Unavailable,
+        ErrorClass::Internal => Code::Internal,
     }
 }

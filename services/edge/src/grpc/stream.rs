@@ -6,8 +6,8 @@ use futures::{Stream, stream};
 use tonic::Status;
 
 use super::status::to_status;
+use crate::feed::viewer_event::ViewerEvent;
 use crate::watch::event_stream::EventStream;
-use crate::watch::viewer_event::ViewerEvent;
 
 /// Notifications until the end of the watch, or an error.
 pub(super) type NotificationStream = Pin<Box<dyn Stream<Item = Result<proto::Notification, Status>> + Send>>;

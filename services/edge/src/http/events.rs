@@ -6,17 +6,17 @@ use contract::ErrorCode;
 use futures::{Stream, stream};
 use session_api::{Method, WatchParams};
 
-use super::errors::{Problem, to_response};
+use super::errors::{to_problem, to_response};
 use super::request::ClientRequest;
 use crate::api::SessionApi;
 use crate::api_error::ApiError;
+use crate::feed::viewer_event::ViewerEvent;
 use crate::invoke;
 use crate::params;
 use crate::request_trace;
 use crate::sse;
 use crate::watch::WATCH_FAILED;
 use crate::watch::event_stream::EventStream;
-use crate::watch::viewer_event::ViewerEvent;
 
 /// Answers with the events of a session, or with the error of the watch.
 pub(super) async fn respond(api: &SessionApi, request: ClientRequest) -> Response {
@@ -55,7 +55,7 @@ fn to_event(event: &ViewerEvent) -> Event {
 
 /// Makes the last frame of a stream that failed. A client of a draining edge connects again at once.
 fn to_error_event(error: &ApiError) -> Event {
-    let body = serde_json::to_string(&Problem::new(error)).unwrap_or_default();
+    let body = serde_json::to_string(&to_problem(error)).unwrap_or_default();
     let frame = Event::default().event(WATCH_FAILED).data(body);
     match error.retry_after {
         Some(after) if error.code == ErrorCode::Draining => frame.retry(after),

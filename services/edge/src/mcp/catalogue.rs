@@ -8,7 +8,7 @@ use session_api::Method;
 use super::schemas;
 use super::session_tool::SessionTool;
 use crate::access::ApiCaller;
-use crate::api::AgentInfo;
+use session_api::AgentInfo;
 
 /// Methods that a caller must be permitted to use to call an agent.
 const AGENT_METHODS: &[Method] = &[Method::StartSession, Method::SendMessage, Method::WatchSession];

@@ -8,9 +8,9 @@ use session_api::Method;
 
 use super::client::{Client, OpenAiError};
 use crate::access::ApiCaller;
-use crate::api::AgentInfo;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
+use session_api::AgentInfo;
 
 /// Lists the agents for `GET /models`.
 pub(super) async fn list(State(state): State<HttpState>, Client(caller): Client) -> Result<Response, OpenAiError> {

@@ -10,7 +10,7 @@ use contract::subject::SessionKey;
 use contract::tool::sha256_hex;
 use contract::{CallId, CommandId, ErrorCode, SessionId};
 use session::Session;
-use session_api::Method;
+use session_api::{CommandReply, Method};
 
 use super::client_tool_names;
 use super::request::TurnRequest;
@@ -18,7 +18,7 @@ use super::request_identity::RequestIdentity;
 use crate::access::{self, ApiCaller};
 use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
-use crate::commands::{self, CommandReply};
+use crate::commands;
 use crate::params::{self, UnvalidatedCommand};
 use crate::starts::ChosenId;
 

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use super::reply_text::ReplyText;
 use crate::api_error::ApiError;
-use crate::watch::viewer_event::{EventRole, ViewerEvent};
+use crate::feed::viewer_event::{EventRole, ViewerEvent};
 
 /// A part of a turn.
 #[derive(Debug, Clone, PartialEq)]

@@ -12,8 +12,8 @@ use super::follower::{TurnFollower, TurnPart};
 use crate::access::ApiCaller;
 use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
+use crate::feed::viewer_event::{EventRole, ViewerEvent};
 use crate::watch::event_stream::EventStream;
-use crate::watch::viewer_event::{EventRole, ViewerEvent};
 
 /// Maximum number of reads of the log for the beginning of a turn, and the pause between them: a replica may lag behind
 /// the events.

@@ -6,11 +6,11 @@ use contract::ErrorCode;
 use session_api::WatchParams;
 
 use super::viewer::Viewer;
-use super::viewer_event::ViewerEvent;
 use crate::access::ApiCaller;
 use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
+use crate::feed::viewer_event::ViewerEvent;
 
 /// The events of a watch. The watch ends when this is dropped.
 #[derive(Debug)]

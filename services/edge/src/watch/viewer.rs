@@ -14,10 +14,6 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use super::feed::{FeedEvent, READ_BACKOFF};
-use super::log_range::{self, LogRange};
-use super::merger::{EventMerger, LogGap};
-use super::viewer_event::ViewerEvent;
 use crate::access::ApiCaller;
 use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
@@ -25,6 +21,10 @@ use crate::cells::Cell;
 use crate::client_queue::{ClientQueue, QueueItem};
 use crate::clock;
 use crate::fair_queue::RequestCost;
+use crate::feed::log_range::{self, LogRange};
+use crate::feed::merger::{EventMerger, LogGap};
+use crate::feed::viewer_event::ViewerEvent;
+use crate::feed::{FeedEvent, READ_BACKOFF};
 use crate::inbox::{START_CHECK_BACKOFF, is_start_waiting};
 
 /// The answer to `session.watch`.

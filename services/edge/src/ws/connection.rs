@@ -23,10 +23,10 @@ use crate::access::ApiCaller;
 use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
+use crate::feed::viewer_event::format_notification;
 use crate::jsonrpc::{self, RequestFrame};
 use crate::watch::WATCH_FAILED;
 use crate::watch::viewer::Viewer;
-use crate::watch::viewer_event::format_notification;
 
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// Time without any frame of the client, pongs included, after which the connection is closed.

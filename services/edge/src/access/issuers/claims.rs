@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use session_api::Scope;
 
 use super::super::grant::Grant;
-use super::config::IssuerConfig;
 use crate::api_error::ApiError;
+use crate::config::IssuerConfig;
 
 /// Largest difference between the clocks of the issuer and of this machine.
 pub(super) const LEEWAY: Duration = Duration::from_mins(1);

@@ -7,7 +7,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::jws::{PublicKey, SignatureAlgorithm, SignedToken};
+use super::jws::{PublicKey, SignedToken};
+use crate::config::SignatureAlgorithm;
 
 /// Keys of one set.
 const KEYS_MAX: usize = 100;

@@ -3,44 +3,12 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::signature::{self, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey};
-use schemars::JsonSchema;
 use serde::Deserialize;
+
+use crate::config::SignatureAlgorithm;
 
 /// Bytes of a token.
 pub(super) const TOKEN_BYTES_MAX: usize = 16 << 10;
-
-/// An algorithm of a signature. Those with a shared secret, and `none`, cannot be named.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
-#[schemars(rename = "algorithm")]
-pub enum SignatureAlgorithm {
-    /// RSA signatures of PKCS #1 v1.5 with SHA-256.
-    #[serde(rename = "RS256")]
-    Rs256,
-    /// RSA signatures of PKCS #1 v1.5 with SHA-384.
-    #[serde(rename = "RS384")]
-    Rs384,
-    /// RSA signatures of PKCS #1 v1.5 with SHA-512.
-    #[serde(rename = "RS512")]
-    Rs512,
-    /// RSA signatures of PSS with SHA-256.
-    #[serde(rename = "PS256")]
-    Ps256,
-    /// RSA signatures of PSS with SHA-384.
-    #[serde(rename = "PS384")]
-    Ps384,
-    /// RSA signatures of PSS with SHA-512.
-    #[serde(rename = "PS512")]
-    Ps512,
-    /// ECDSA on P-256 with SHA-256.
-    #[serde(rename = "ES256")]
-    Es256,
-    /// ECDSA on P-384 with SHA-384.
-    #[serde(rename = "ES384")]
-    Es384,
-    /// Ed25519 signatures of RFC 8037, which RFC 9864 calls `Ed25519`.
-    #[serde(rename = "EdDSA", alias = "Ed25519")]
-    EdDsa,
-}
 
 impl SignatureAlgorithm {
     /// All of them, as the header of a token names them.

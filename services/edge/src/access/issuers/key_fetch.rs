@@ -6,8 +6,8 @@ use std::time::Duration;
 use reqwest::{Client, Url, redirect};
 use serde::Deserialize;
 
-use super::config::{is_loopback, parse_url};
 use super::jwks::KeySet;
+use crate::config::issuer::{is_loopback, parse_url};
 
 /// Bytes of a document of an issuer.
 pub(super) const DOCUMENT_BYTES_MAX: usize = 1 << 20;

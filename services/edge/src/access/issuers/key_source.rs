@@ -9,9 +9,9 @@ use service::contents;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::config::{IssuerConfig, field_of, parse_url};
 use super::jwks::KeySet;
 use super::key_fetch::{DOCUMENT_BYTES_MAX, KeyFetcher};
+use crate::config::issuer::{IssuerConfig, field_of, parse_url};
 
 /// Pause between two fetches.
 const FETCH_EVERY: Duration = Duration::from_mins(5);

@@ -1,7 +1,6 @@
 //! Access tokens of `OpenID` Connect issuers, which are verified with the public keys of the issuers.
 
 mod claims;
-mod config;
 mod jwks;
 mod jws;
 mod key_fetch;
@@ -22,10 +21,9 @@ use session_api::Scope;
 use super::grant::{Grant, HolderLimits};
 use crate::api_error::ApiError;
 use crate::clock;
+use crate::config::IssuerConfig;
 use claims::unauthorized;
-pub use config::IssuerConfig;
 use jwks::{KeyMatch, KeySet, VerificationKey};
-pub use jws::SignatureAlgorithm;
 use jws::SignedToken;
 use key_source::KeySource;
 use verified_tokens::VerifiedTokens;

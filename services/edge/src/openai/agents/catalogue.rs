@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use session_api::Method;
 
 use crate::access::ApiCaller;
-use crate::api::{AgentInfo, SessionApi};
+use crate::api::SessionApi;
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::openai::client::{Client, OpenAiError};
 use crate::openai::responses::items::PageQuery;
+use session_api::AgentInfo;
 
 /// Lists the agents for `GET /agents`.
 pub(super) async fn list(

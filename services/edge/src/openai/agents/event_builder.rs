@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::items::{self, RequiredAction};
 use super::running_turn::{RunningTurn, TextEvent};
 use super::session_json::{self, AgentSession};
+use crate::feed::viewer_event::{EventRole, ViewerEvent};
 use crate::turn::{TurnEnd, TurnPart};
-use crate::watch::viewer_event::{EventRole, ViewerEvent};
 
 /// Messages that wait for a turn. The loop takes fewer.
 const WAITING_MAX: usize = 256;

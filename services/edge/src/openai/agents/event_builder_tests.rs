@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::event_builder::EventBuilder;
 use super::history::SessionRecord;
 use super::session_json::AgentSession;
-use crate::watch::viewer_event::ViewerEvent;
+use crate::feed::viewer_event::ViewerEvent;
 
 fn builder() -> EventBuilder {
     let summary: SessionSummary = serde_json::from_value(json!({

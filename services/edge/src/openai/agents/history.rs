@@ -14,10 +14,10 @@ use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::client_request::HttpState;
 use crate::fair_queue::RequestCost;
+use crate::feed::viewer_event::events_of_commit;
 use crate::openai::client::{Client, OpenAiError};
 use crate::openai::errors::unknown;
 use crate::openai::responses::items::PageQuery;
-use crate::watch::viewer_event::events_of_commit;
 
 /// Items and turns of a session, in the order of time.
 #[derive(Debug, Default)]

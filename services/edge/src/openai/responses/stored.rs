@@ -14,9 +14,9 @@ use crate::access::ApiCaller;
 use crate::api::{ReachedSession, SessionApi};
 use crate::api_error::ApiError;
 use crate::fair_queue::RequestCost;
+use crate::feed::viewer_event::events_of_commit;
 use crate::openai::errors::unknown;
 use crate::turn::{BegunTurn, TurnFollower, TurnPart, TurnStart};
-use crate::watch::viewer_event::events_of_commit;
 
 /// A response that was found in the log.
 #[derive(Debug)]

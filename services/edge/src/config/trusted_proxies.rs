@@ -28,7 +28,7 @@ impl TrustedProxies {
 
     /// Returns the address of the client behind `peer`: the last one that no trusted proxy has. A client may have
     /// written those before it.
-    pub(super) fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+    pub(crate) fn client_address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let mut client = peer;
         let values = headers.get_all(FORWARDED_FOR).iter().rev();
         let words = values.flat_map(|value| value.as_bytes().rsplit(|byte| *byte == b','));

@@ -72,7 +72,7 @@ impl CellTable {
     }
 
     /// The table of one cell.
-    pub(super) fn single(name: CellName) -> Self {
+    pub(crate) fn single(name: CellName) -> Self {
         Self { names: vec![name], cells: Vec::new(), tenants: BTreeMap::new() }
     }
 

@@ -10,7 +10,7 @@ use super::viewer_event::{self, ViewerEvent};
 
 /// Public events of consecutive slots of a log.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LogRange {
+pub(crate) struct LogRange {
     pub(crate) events: Vec<Arc<ViewerEvent>>,
     /// The `seq` with which the range begins; 0 if it is empty.
     pub(crate) first_seq: u64,
@@ -38,22 +38,22 @@ impl LogRange {
 }
 
 /// Loads everything from a page to the head.
-pub(super) async fn load_from_page(bus: &Bus, key: &SessionKey, from_page: u64) -> Result<LogRange, BusError> {
+pub(crate) async fn load_from_page(bus: &Bus, key: &SessionKey, from_page: u64) -> Result<LogRange, BusError> {
     Ok(LogRange::from_commits(key, &bus.history(key, from_page).await?))
 }
 
 /// Loads the head's page from the leader.
-pub(super) async fn load_head_page(bus: &Bus, key: &SessionKey) -> Result<LogRange, BusError> {
+pub(crate) async fn load_head_page(bus: &Bus, key: &SessionKey) -> Result<LogRange, BusError> {
     Ok(LogRange::from_commits(key, &bus.head_page(key).await?))
 }
 
 /// Loads a finished page; `None` if it is not stored any more.
-pub(super) async fn load_finished_page(bus: &Bus, key: &SessionKey, page: u64) -> Result<Option<LogRange>, BusError> {
+pub(crate) async fn load_finished_page(bus: &Bus, key: &SessionKey, page: u64) -> Result<Option<LogRange>, BusError> {
     Ok(bus.page(key, page).await?.map(|commits| LogRange::from_commits(key, &commits)))
 }
 
 /// Finds the last page up to `last` that begins at or before a `seq`.
-pub(super) async fn find_page(bus: &Bus, key: &SessionKey, seq: u64, last: u64) -> Result<u64, BusError> {
+pub(crate) async fn find_page(bus: &Bus, key: &SessionKey, seq: u64, last: u64) -> Result<u64, BusError> {
     let (mut low, mut high) = (0, last);
     while low < high {
         let middle = low + (high - low).div_ceil(2);

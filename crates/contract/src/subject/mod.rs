@@ -300,6 +300,7 @@ words! {
     /// Kind of a message that became a dead letter.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
+    #[schemars(inline)]
     pub enum DeadKind {
         /// An input of a session: a client's command, or a worker's report.
         Control = "control",

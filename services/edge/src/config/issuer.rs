@@ -10,8 +10,6 @@ use reqwest::Url;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::jws::SignatureAlgorithm;
-
 /// Names of an edge at one issuer.
 const AUDIENCES_MAX: usize = 8;
 /// Bytes of a setting that is compared with a token.
@@ -62,6 +60,39 @@ pub struct IssuerConfig {
     /// Algorithms of signatures that are accepted; all of them by default.
     #[serde(default)]
     pub algorithms: Option<BTreeSet<SignatureAlgorithm>>,
+}
+
+/// An algorithm of a signature. Those with a shared secret, and `none`, cannot be named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[schemars(rename = "algorithm")]
+pub enum SignatureAlgorithm {
+    /// RSA signatures of PKCS #1 v1.5 with SHA-256.
+    #[serde(rename = "RS256")]
+    Rs256,
+    /// RSA signatures of PKCS #1 v1.5 with SHA-384.
+    #[serde(rename = "RS384")]
+    Rs384,
+    /// RSA signatures of PKCS #1 v1.5 with SHA-512.
+    #[serde(rename = "RS512")]
+    Rs512,
+    /// RSA signatures of PSS with SHA-256.
+    #[serde(rename = "PS256")]
+    Ps256,
+    /// RSA signatures of PSS with SHA-384.
+    #[serde(rename = "PS384")]
+    Ps384,
+    /// RSA signatures of PSS with SHA-512.
+    #[serde(rename = "PS512")]
+    Ps512,
+    /// ECDSA on P-256 with SHA-256.
+    #[serde(rename = "ES256")]
+    Es256,
+    /// ECDSA on P-384 with SHA-384.
+    #[serde(rename = "ES384")]
+    Es384,
+    /// Ed25519 signatures of RFC 8037, which RFC 9864 calls `Ed25519`.
+    #[serde(rename = "EdDSA", alias = "Ed25519")]
+    EdDsa,
 }
 
 /// One text, or a list of texts.
@@ -148,18 +179,18 @@ impl IssuerConfig {
     }
 
     /// Whether signatures of the algorithm are accepted.
-    pub(super) fn allows(&self, algorithm: SignatureAlgorithm) -> bool {
+    pub(crate) fn allows(&self, algorithm: SignatureAlgorithm) -> bool {
         self.algorithms.as_ref().is_none_or(|algorithms| algorithms.contains(&algorithm))
     }
 }
 
 /// Names a field of an entry, as messages show it.
-pub(super) fn field_of(index: usize, field: &str) -> String {
+pub(crate) fn field_of(index: usize, field: &str) -> String {
     format!("edge.issuers[{index}].{field}")
 }
 
 /// Parses a URL from which keys may come: https, or http on this machine.
-pub(super) fn parse_url(text: &str) -> Result<Url, String> {
+pub(crate) fn parse_url(text: &str) -> Result<Url, String> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(format!("has more than {TEXT_BYTES_MAX} bytes"));
     }
@@ -175,7 +206,7 @@ pub(super) fn parse_url(text: &str) -> Result<Url, String> {
 }
 
 /// Whether the host of a URL is this machine.
-pub(super) fn is_loopback(url: &Url) -> bool {
+pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }

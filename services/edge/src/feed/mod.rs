@@ -1,5 +1,11 @@
 //! One feed for each watched session: its live events are ordered once and shared by all viewers of this process.
 
+pub(crate) mod log_range;
+pub(crate) mod merger;
+#[cfg(test)]
+mod merger_tests;
+pub(crate) mod viewer_event;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,10 +21,11 @@ use service::tasks::Tasks;
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::time::Instant;
 
-use super::log_range::{self, LogRange};
-use super::merger::EventMerger;
-use super::viewer_event::ViewerEvent;
 use crate::api_error::ApiError;
+use log_range::LogRange;
+use merger::EventMerger;
+use viewer_event::ViewerEvent;
+pub use viewer_event::parse_attempt;
 
 /// Pause between checks of the head of a watched session. If its last event is lost, no later event shows the gap.
 pub(crate) const HEAD_CHECK_INTERVAL: Duration = Duration::from_secs(5);
@@ -27,7 +34,7 @@ pub(crate) const FEED_CAPACITY: usize = 512;
 /// Time for which the events of a new session are kept for the watch that comes next.
 const KEPT_FOR: Duration = Duration::from_secs(2);
 /// Backoff for reading the log again while it does not show an event that exists.
-pub(super) const READ_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), HEAD_CHECK_INTERVAL);
+pub(crate) const READ_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), HEAD_CHECK_INTERVAL);
 
 /// Message of a feed to its viewers.
 #[derive(Debug, Clone)]
@@ -81,7 +88,7 @@ struct FeedHandle {
 
 /// A viewer's end of a feed.
 #[derive(Debug)]
-pub(super) struct FeedSubscription {
+pub(crate) struct FeedSubscription {
     /// Events that are published from now on.
     pub(crate) events: broadcast::Receiver<FeedEvent>,
     /// The head's page with the events before those; only the viewer that started the feed gets it.
@@ -94,7 +101,7 @@ impl Feeds {
     }
 
     /// Joins the feed of a session, and returns when its subscriptions are active.
-    pub(super) async fn join(&self, key: &SessionKey) -> Result<FeedSubscription, ApiError> {
+    pub(crate) async fn join(&self, key: &SessionKey) -> Result<FeedSubscription, ApiError> {
         let FeedHandle { events, mut ready, page } = self.find_or_start(key);
         let state = ready.wait_for(Option::is_some).await;
         match state.as_deref() {
@@ -123,12 +130,12 @@ impl Feeds {
     }
 
     /// Takes the events of a session that this process has just started, from its first one on.
-    pub(super) fn take_kept(&self, key: &SessionKey) -> Option<broadcast::Receiver<FeedEvent>> {
+    pub(crate) fn take_kept(&self, key: &SessionKey) -> Option<broadcast::Receiver<FeedEvent>> {
         Some(self.lock().get_mut(key)?.kept.take()?.events)
     }
 
     /// Whether the feed of a session has its subscriptions.
-    pub(super) fn is_open(&self, key: &SessionKey) -> bool {
+    pub(crate) fn is_open(&self, key: &SessionKey) -> bool {
         self.lock().get(key).is_some_and(|open| matches!(*open.ready.borrow(), Some(Ok(()))))
     }
 

@@ -1,5 +1,10 @@
 //! The `edge` section of the configuration, and its checks.
 
+mod cells;
+pub(crate) mod issuer;
+mod start_error;
+mod trusted_proxies;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,15 +15,18 @@ use contract::limits::{
     CELLS_MAX, CLIENT_QUEUE_MAX, ISSUERS_MAX, TENANT_SESSIONS_MAX, TENANT_SHARE_PERCENT, TENANT_STORED_BYTES_MAX,
     TENANT_TOOL_CALLS_MAX, WAITING_CALLS_MAX,
 };
-use contract::{CellName, ErrorCode, TenantId};
+use contract::{CellName, TenantId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use service::connections::ConnectionLimits;
 use service::tls::TlsConfig;
 
-use crate::access::{IssuerConfig, TrustedProxies};
 use crate::admission::AdmissionLimits;
-use crate::cells::{CellConfig, CellTable};
+
+pub use cells::{CellConfig, CellTable};
+pub use issuer::{IssuerConfig, SignatureAlgorithm};
+pub use start_error::EdgeStartError;
+pub(crate) use trusted_proxies::TrustedProxies;
 
 /// Placeholder in `edge.trace_url` for the id of a trace.
 pub(crate) const TRACE_ID_PLACE: &str = "{trace_id}";
@@ -208,58 +216,10 @@ impl EdgeConfig {
     }
 }
 
-/// Reason for which the edge does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum EdgeStartError {
-    /// The configuration has a mistake.
-    #[error("{0}")]
-    BadConfig(String),
-    /// Another program listens on the port.
-    #[error(
-        "{field} is {listen}, and another program listens there: stop it, or set {field} (port 0 takes a free one)"
-    )]
-    PortInUse {
-        /// The field to change.
-        field: &'static str,
-        /// The address that was wanted.
-        listen: SocketAddr,
-    },
-    /// The address cannot be used.
-    #[error("{field} is {listen}, which cannot be used: {source}")]
-    Listen {
-        /// The field to change.
-        field: &'static str,
-        /// The address that was wanted.
-        listen: SocketAddr,
-        /// Error of the operating system.
-        source: std::io::Error,
-    },
-    /// The bus cannot be used.
-    #[error(transparent)]
-    Bus(#[from] bus::BusError),
-    /// No cell of the table can be reached.
-    #[error("no cell can be used: {0}")]
-    NoCell(String),
-    /// A server could not be set up.
-    #[error("{0}")]
-    Internal(String),
-}
-
-impl EdgeStartError {
-    /// Returns the stable code for users.
-    pub fn code(&self) -> ErrorCode {
-        match self {
-            Self::BadConfig(_) | Self::Listen { .. } => ErrorCode::BadConfig,
-            Self::PortInUse { .. } => ErrorCode::PortInUse,
-            Self::Bus(error) => error.code(),
-            Self::NoCell(_) => ErrorCode::NatsUnreachable,
-            Self::Internal(_) => ErrorCode::Internal,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use contract::ErrorCode;
+
     use super::*;
 
     #[test]
