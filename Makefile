@@ -9,7 +9,7 @@ CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 .DEFAULT_GOAL := help
-FAULTS ?= $(if $(HOURS),1000000,1000)
+FAULTS ?= $(if $(HOURS),1000000,1200)
 # Rows of another commit prove nothing about this one.
 COMMIT := $(shell git describe --always --dirty 2>/dev/null || echo none)
 # The nats-server that `setup` brought or found. ailoop looks only at this variable and at PATH, so that it starts no
@@ -75,7 +75,7 @@ bench: setup ## Measure the loop, next to what as many raw messages cost; about 
 growth: setup ## What a step costs among 100 000 sessions and in a long one; about twenty minutes
 	@$(CARGO) run --quiet --release --locked --package bench -- growth
 
-chaos: setup ## Every fault at every step, on one nats-server and on three: FAULTS=1000 in all, or HOURS=8; goes on where it ended at this commit
+chaos: setup ## Every fault at every step, on one nats-server and on three: FAULTS=1200 in all, or HOURS=8; goes on where it ended at this commit
 	AILOOP_DURATIONS=1 AILOOP_CHAOS_SEED=$(SEED) AILOOP_CHAOS_FAULTS=$(FAULTS) AILOOP_CHAOS_FLEETS=4 AILOOP_CHAOS_NODES=1,3 AILOOP_CHAOS_FILE=$(TARGET)/chaos/$(COMMIT)/rows.jsonl \
 	$(if $(HOURS),AILOOP_CHAOS_HOURS=$(HOURS)) $(CARGO) test --quiet --locked --workspace --test suite chaos::every_step -- --nocapture
 

@@ -15,6 +15,7 @@ use contract::streams::Stream;
 use tokio::time::sleep;
 
 use crate::chaos::proxy::{Mode, ObservedTraffic, Proxy};
+use crate::chaos::results_file::Trial;
 use crate::chaos::step::{Fault, Target};
 
 /// Services; two replicas of each run.
@@ -198,18 +199,16 @@ impl Fixture {
         Ok(&self.members[self.place(service, number)?].proxy)
     }
 
-    /// Injects a fault and repairs it. The replica that took the step is silent since then.
-    pub(crate) async fn inject(
-        &mut self,
-        target: Target,
-        fault: Fault,
-        service: &'static str,
-        number: usize,
-    ) -> anyhow::Result<()> {
-        let place = self.place(service, number)?;
-        match target {
-            Target::Service => self.inject_into_service(fault, place).await,
-            Target::Server => self.inject_into_server(fault, place).await,
+    /// Injects a fault and repairs it. Replica `number`, which took the step of `session`, is silent since then.
+    pub(crate) async fn inject(&mut self, trial: Trial, session: &str, number: usize) -> anyhow::Result<()> {
+        let place = self.place(trial.step.service, number)?;
+        match trial.target {
+            Target::Service => self.inject_into_service(trial.fault, place).await,
+            Target::Holders => {
+                let holds = |n: &usize| *n == place || self.members[*n].proxy.holds_item_of(session);
+                self.kill(&(0..self.members.len()).filter(holds).collect::<Vec<_>>()).await
+            }
+            Target::Server => self.inject_into_server(trial.fault, place).await,
         }
     }
 
@@ -233,22 +232,42 @@ impl Fixture {
         self.servers.node(leader).resume().await
     }
 
+    /// Kills replicas at once, and replaces them.
+    async fn kill(&mut self, places: &[usize]) -> anyhow::Result<()> {
+        for place in places {
+            let member = &mut self.members[*place];
+            member.replica.kill()?;
+            member.proxy.set(Mode::Closed);
+        }
+        sleep(AWAY).await;
+        for place in places {
+            self.replace(*place).await?;
+        }
+        Ok(())
+    }
+
+    /// Starts a new process in the place of one that ended.
+    async fn replace(&mut self, place: usize) -> anyhow::Result<()> {
+        let ProxiedReplica { service, number, ref proxy, .. } = self.members[place];
+        proxy.set(Mode::Open);
+        let replica = self.spawn(service, number, proxy).await?;
+        self.members[place].replica = replica;
+        Ok(())
+    }
+
     async fn inject_into_service(&mut self, fault: Fault, place: usize) -> anyhow::Result<()> {
         let member = &mut self.members[place];
         match fault {
-            Fault::Kill => {
-                member.replica.kill()?;
-                member.proxy.set(Mode::Closed);
-                sleep(AWAY).await;
+            Fault::Kill => return self.kill(&[place]).await,
+            Fault::Restart => {
+                member.proxy.set(Mode::Open);
+                member.replica.terminate(PATIENCE).await?;
+                return self.replace(place).await;
             }
             Fault::Freeze => {
                 member.replica.freeze()?;
                 sleep(FROZEN).await;
                 member.replica.thaw()?;
-            }
-            Fault::Restart => {
-                member.proxy.set(Mode::Open);
-                member.replica.terminate(PATIENCE).await?;
             }
             Fault::Cut => {
                 member.proxy.set(Mode::Closed);
@@ -262,11 +281,6 @@ impl Fixture {
             Fault::OlderStore => bail!("a service has no store"),
         }
         self.members[place].proxy.set(Mode::Open);
-        if matches!(fault, Fault::Kill | Fault::Restart) {
-            let ProxiedReplica { service, number, .. } = self.members[place];
-            let replica = self.spawn(service, number, &self.members[place].proxy).await?;
-            self.members[place].replica = replica;
-        }
         Ok(())
     }
 

@@ -15,14 +15,13 @@ use ailoop_tests::wait::PATIENCE;
 use ailoop_tool::Effect;
 use anyhow::{Context, ensure};
 use contract::streams::Stream;
-use contract::subject;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::chaos::fixture::Fixture;
 use crate::chaos::older_store;
 use crate::chaos::oracle::{Evidence, gap, resumed};
-use crate::chaos::proxy::FaultPoint;
+use crate::chaos::proxy::{FaultPoint, belongs_to};
 use crate::chaos::recorded_model::{LARGE, RecordedModel};
 use crate::chaos::results_file::{ResultsFile, Row, Trial};
 use crate::chaos::step::{Fault, Target};
@@ -161,7 +160,7 @@ impl LoadedFleet {
             .context("the step was not reached")?
             .context("the step was not reached")?;
         self.fixture.proxy(trial.step.service, reached.number)?.start_recording();
-        let inject = self.fixture.inject(trial.target, trial.fault, trial.step.service, reached.number);
+        let inject = self.fixture.inject(trial, &session, reached.number);
         timeout(PATIENCE, inject).await.context("the fault was not repaired in time")??;
         session_task.join_next().await.context("the session task is missing")???;
         let held = self.fixture.proxy(trial.step.service, reached.number)?.take_recorded();
@@ -262,15 +261,6 @@ pub(crate) async fn kill_leaders(length: Duration, every: Duration) -> anyhow::R
 
 fn user_of(fixture: &Fixture) -> User {
     User { edges: fixture.edges.clone(), starts: fixture.starts.clone(), bus: fixture.bus.clone() }
-}
-
-/// Whether an item belongs to a session.
-fn belongs_to(item: &str, session: &str) -> bool {
-    let key = subject::parse_control_key(item)
-        .or_else(|| subject::parse_result(item).map(|result| result.key))
-        .or_else(|| subject::parse_item(item).map(|item| item.key))
-        .or_else(|| subject::parse_timer(item));
-    key.is_some_and(|key| key.session.as_str() == session)
 }
 
 /// Runs one session after the other; returns their names.

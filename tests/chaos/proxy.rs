@@ -172,6 +172,11 @@ impl Proxy {
         self.shared.modes[server].send_replace(mode);
     }
 
+    /// Whether the process holds an item of a session.
+    pub(crate) fn holds_item_of(&self, session: &str) -> bool {
+        lock(&self.shared.held).items.values().any(|item| belongs_to(item, session))
+    }
+
     /// Begins to record the items that the process holds.
     pub(crate) fn start_recording(&self) {
         let mut held = lock(&self.shared.held);
@@ -249,6 +254,15 @@ impl Shared {
             }
         }
     }
+}
+
+/// Whether an item belongs to a session.
+pub(crate) fn belongs_to(item: &str, session: &str) -> bool {
+    let key = subject::parse_control_key(item)
+        .or_else(|| subject::parse_result(item).map(|result| result.key))
+        .or_else(|| subject::parse_item(item).map(|item| item.key))
+        .or_else(|| subject::parse_timer(item));
+    key.is_some_and(|key| key.session.as_str() == session)
 }
 
 /// The subject of the reply whose presence a gateway checks.

@@ -191,7 +191,7 @@ fn by_fault(page: &mut String, rows: &[&Row]) -> anyhow::Result<()> {
                 let longest = seconds(rows.iter().map(|row| row.others_gap_ms).max().unwrap_or_default());
                 format!("{} of {} | {longest}", sum(|row| row.others_waited), sum(|row| row.others))
             }
-            Target::Server => "- | -".to_owned(),
+            Target::Holders | Target::Server => "- | -".to_owned(),
         };
         let again = sum(|row| row.paid_again);
         writeln!(

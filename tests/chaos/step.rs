@@ -156,6 +156,9 @@ pub(crate) enum Fault {
 pub(crate) enum Target {
     /// The process that takes the step.
     Service,
+    /// The process that takes the step, and with it those that hold an item of its session: a worker and the
+    /// orchestrator that commits its result. Nobody is left who knows what they have done.
+    Holders,
     /// nats-server; of three, the leader of the log stream.
     Server,
 }
@@ -168,6 +171,7 @@ pub(crate) const FAULTS: &[(Target, Fault)] = &[
     (Target::Service, Fault::Cut),
     (Target::Service, Fault::Silence),
     (Target::Service, Fault::Slow),
+    (Target::Holders, Fault::Kill),
     (Target::Server, Fault::Kill),
     (Target::Server, Fault::Freeze),
     (Target::Server, Fault::Restart),
@@ -193,6 +197,7 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Service => "service",
+            Self::Holders => "service and holders",
             Self::Server => "nats-server",
         })
     }

@@ -264,8 +264,8 @@ pub const ACK_PENDING_MAX: u32 = 20_000;
 pub const TENANT_TOOL_CALLS_MAX: u64 = 10_000;
 /// Deliveries of an input whose session cannot be read or written, before it is a dead letter.
 pub const DELIVERIES_MAX: u64 = 50;
-/// Deliveries of a work item after which a worker drops it whose opening commit the log's leader does not show: the log
-/// was put back to an older state.
+/// Deliveries of a work item after which a worker drops it whose opening commit the log's leader does not show, since the
+/// log was put back to an older state; and one of a closed call whose session no orchestrator repairs.
 pub const UNSEEN_DELIVERIES_MAX: u64 = 12;
 /// Pause between a worker's reads of the log while a call runs.
 pub const WORKER_CHECK_EVERY: Duration = Duration::from_secs(5);

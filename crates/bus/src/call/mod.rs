@@ -322,9 +322,10 @@ impl<H: CallHandler> Calls<H> {
         match not_now {
             NotNow::Later => return Ok(Settle::Retry(pause(open.delivered))),
             NotNow::Closed if open.may_have_been_held => {
-                let (key, delivered) = (open.key.clone(), open.delivered);
+                if !self.is_session_repaired(&open.key).await && open.delivered < UNSEEN_DELIVERIES_MAX {
+                    return Ok(Settle::Retry(pause(open.delivered)));
+                }
                 self.handler.leave(open).await?;
-                return Ok(self.repair(&key, delivered).await);
             }
             NotNow::Closed | NotNow::Parked => {}
         }
@@ -333,19 +334,15 @@ impl<H: CallHandler> Calls<H> {
 
     /// Lets an orchestrator perform what the session is owed, before the item goes: its result is in the log, but the
     /// orchestrator may have died before it performed the effects, and the worker before it stored the result again.
-    async fn repair(&self, key: &SessionKey, delivered: u64) -> Settle {
-        match self.bus.repair_session(key).await {
-            Ok(RepairReply::Repaired(_)) => Settle::Done,
-            Ok(RepairReply::Refused { code, message }) => {
-                tracing::debug!(session = %key, %code, message, "the session is not repaired");
-                Settle::Done
-            }
-            Err(error) if delivered >= UNSEEN_DELIVERIES_MAX => {
-                tracing::warn!(session = %key, %error, "no orchestrator looked after the session of a closed call");
-                Settle::Done
-            }
-            Err(_) => Settle::Retry(pause(delivered)),
-        }
+    /// Whether one did.
+    async fn is_session_repaired(&self, key: &SessionKey) -> bool {
+        let why = match self.bus.repair_session(key).await {
+            Ok(RepairReply::Repaired(_)) => return true,
+            Ok(RepairReply::Refused { code, message }) => format!("{code}: {message}"),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(session = %key, why, "no orchestrator looks after the session of a closed call");
+        false
     }
 
     /// Sends a result to the orchestrator that asked for it; whether the log has it now. Where this says no, the log may

@@ -18,6 +18,7 @@ use service::clock::Clock;
 use tokio::time::Instant;
 use tool_executor::Executor;
 
+use crate::rng::Rng;
 use crate::shell::planted_mistake::{PlantedMistake, Promises, plant};
 
 /// The clock of the simulated server.
@@ -56,6 +57,8 @@ enum Service {
 
 struct Replica {
     kind: ServiceKind,
+    /// Index of the machine, on which one replica of each service runs.
+    machine: usize,
     lifecycle: ClientLifecycle,
     _service: Service,
 }
@@ -73,14 +76,18 @@ pub(super) struct SimulatedFleet {
     outage: Option<(ServiceKind, Instant)>,
     /// A replica that is frozen until an instant.
     frozen: Option<(ClientLifecycle, Instant)>,
+    /// Chooses the deaths that take a machine along.
+    rng: Rng,
 }
 
 impl SimulatedFleet {
-    /// Starts the services; logs of sessions are compacted after `compact_after` seconds without a commit.
+    /// Starts the services; logs of sessions are compacted after `compact_after` seconds without a commit. `seed` chooses
+    /// which machines die.
     pub(super) async fn start(
         server: MemoryServer,
         mistake: PlantedMistake,
         compact_after: u64,
+        seed: u64,
     ) -> anyhow::Result<Self> {
         let mut fleet = Self {
             server,
@@ -92,10 +99,11 @@ impl SimulatedFleet {
             composer: None,
             outage: None,
             frozen: None,
+            rng: Rng::new(seed),
         };
         fleet.set_composer(true).await?;
-        for kind in KINDS {
-            fleet.add(kind).await?;
+        for (index, kind) in KINDS.into_iter().enumerate() {
+            fleet.add(kind, index % 2).await?;
         }
         Ok(fleet)
     }
@@ -142,7 +150,7 @@ impl SimulatedFleet {
         self.started - KINDS.len() as u64
     }
 
-    async fn add(&mut self, kind: ServiceKind) -> anyhow::Result<()> {
+    async fn add(&mut self, kind: ServiceKind, machine: usize) -> anyhow::Result<()> {
         self.started += 1;
         let (bus, lifecycle) = self.server.client(&format!("{kind:?}-{}", self.started));
         let bus: Bus = plant(bus, self.mistake, self.promises.clone());
@@ -164,8 +172,19 @@ impl SimulatedFleet {
                 Service::Executor(Executor::with_clock(config, bus, clock))
             }
         };
-        self.replicas.push(Replica { kind, lifecycle, _service: service });
+        self.replicas.push(Replica { kind, machine, lifecycle, _service: service });
         Ok(())
+    }
+
+    /// Kills the other replicas of a machine whose replica has just died, at times: nobody is left who knows what it did.
+    fn kill_machines(&mut self) {
+        let died: Vec<usize> =
+            self.replicas.iter().filter(|replica| replica.lifecycle.is_dead()).map(|replica| replica.machine).collect();
+        for machine in died {
+            if self.rng.chance(30) {
+                self.replicas.iter().filter(|other| other.machine == machine).for_each(|other| other.lifecycle.kill());
+            }
+        }
     }
 
     /// Lets time pass; dead replicas are replaced, and the frozen one goes on when its time is over.
@@ -178,14 +197,15 @@ impl SimulatedFleet {
                 self.thaw();
             }
             let away = self.outage.filter(|(_, until)| *until > Instant::now()).map(|(kind, _)| kind);
+            self.kill_machines();
             let (dead, stay): (Vec<Replica>, Vec<Replica>) = std::mem::take(&mut self.replicas)
                 .into_iter()
                 .partition(|replica| replica.lifecycle.is_dead() && away != Some(replica.kind));
             self.replicas = stay;
             for replica in dead {
-                let kind = replica.kind;
+                let Replica { kind, machine, .. } = replica;
                 drop(replica);
-                self.add(kind).await.map_err(|error| error.to_string())?;
+                self.add(kind, machine).await.map_err(|error| error.to_string())?;
             }
             if Instant::now() >= end {
                 return Ok(());

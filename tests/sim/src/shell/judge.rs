@@ -17,9 +17,19 @@ use session::audit::Audit;
 
 use crate::oracle::{Oracle, check_request};
 
-/// Checks the commits of a session and the requests to its model. In a calm run there was no fault, so nothing may have
-/// been repeated. Returns the number of commits.
-pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Result<u64, String> {
+/// Length of the faults of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Disturbance {
+    /// There was none, so nothing may have been repeated.
+    None,
+    /// Each was over, and noticed, long before a deadline, so nothing may have waited for one.
+    Short,
+    /// One was longer than a turn.
+    Long,
+}
+
+/// Checks the commits of a session and the requests to its model. Returns the number of commits.
+pub(super) async fn session(client: &Bus, key: &SessionKey, disturbance: Disturbance) -> Result<u64, String> {
     let commits = client.history(key, 0).await.map_err(|error| error.to_string())?;
     let mut oracle = Oracle::new(6);
     let mut audit = Audit::new(key.clone());
@@ -28,8 +38,13 @@ pub(super) async fn session(client: &Bus, key: &SessionKey, calm: bool) -> Resul
     for (slot, commit) in &commits {
         let at = |why: String| format!("{key} slot {slot}: {why}");
         oracle.commit(&commit.events).map_err(at)?;
-        if calm && let Some(event) = commit.events.iter().find(|event| follows_failure(event)) {
-            return Err(at(format!("a run without faults has {event:?}")));
+        let is_wrong = |event: &&Event| match disturbance {
+            Disturbance::None => follows_failure(event),
+            Disturbance::Short => has_timed_out(event),
+            Disturbance::Long => false,
+        };
+        if let Some(event) = commit.events.iter().find(is_wrong) {
+            return Err(at(format!("a run with disturbance {disturbance:?} has {event:?}")));
         }
         if commit.meta.seq != seq {
             return Err(at(format!("seq {} where {seq} is next", commit.meta.seq)));
@@ -126,6 +141,12 @@ pub(super) async fn reports(client: &Bus, key: &SessionKey) -> Result<(), String
         }
     }
     Ok(())
+}
+
+/// Whether an event ends a tool call or a turn by its deadline: nobody went on before.
+fn has_timed_out(event: &Event) -> bool {
+    matches!(event, Event::ToolCallResult(result) if result.outcome == Outcome::Timeout)
+        || matches!(event, Event::TurnCompleted(completed) if completed.stop_reason == StopReason::Timeout)
 }
 
 /// Whether an event occurs only after a fault: a failed attempt, a retry, a missing answer, or a turn that timed out.

@@ -26,6 +26,7 @@ use serde::Serialize;
 use crate::rng::Rng;
 use crate::shell::fault_injector::FaultInjector;
 use crate::shell::fleet::{KINDS, SimulatedFleet};
+use crate::shell::judge::Disturbance;
 use crate::shell::older_streams::OlderStreams;
 pub use crate::shell::planted_mistake::PlantedMistake;
 use crate::shell::tool_recorder::ToolRecorder;
@@ -87,8 +88,9 @@ async fn run_with(
     let server = MemoryServer::simulated(EPOCH, injector.clone());
     let client = server.client("client").0;
     let recorder = tool_recorder::serve(&server, rng.number()).await.map_err(|error| error.to_string())?;
-    let mut fleet =
-        SimulatedFleet::start(server.clone(), mistake, compact_after).await.map_err(|error| error.to_string())?;
+    let mut fleet = SimulatedFleet::start(server.clone(), mistake, compact_after, rng.number())
+        .await
+        .map_err(|error| error.to_string())?;
     // The first turn needs all tools in the catalogue.
     fleet
         .until(Duration::from_mins(1), || async {
@@ -101,7 +103,7 @@ async fn run_with(
         fleet.set_composer(false).await.map_err(|error| error.to_string())?;
     }
 
-    let mut calm = !composer_is_away;
+    let mut calm = true;
     let sessions: Vec<SessionKey> = (0..=rng.below(2)).map(key).collect();
     let mut sent = SentCommands { client: client.clone(), server: server.clone(), list: Vec::new() };
     let mut older = OlderStreams::new(server.clone(), rng.number());
@@ -154,29 +156,29 @@ async fn run_with(
         fleet.sleep(Duration::from_mins(5)).await?;
         fleet.set_composer(true).await.map_err(|error| error.to_string())?;
     }
-    for key in &sessions {
-        recorder.set_paused(key, false);
-        sent.send(key, Verb::Resume, ControlReason::default()).await?;
-    }
+    wake(&client, &mut fleet, &recorder, &sessions, &mut sent, older.replacements() > 0).await?;
     let idle_max = Duration::from_secs(compact_after);
     end_sessions(&client, &mut fleet, &sessions, &mut sent, idle_max).await?;
 
     let (faults, deaths, tools) = (injector.count(), fleet.deaths(), recorder.check()?);
+    let disturbance = match composer_is_away {
+        true => Disturbance::Long,
+        false if calm && faults == 0 => Disturbance::None,
+        false => Disturbance::Short,
+    };
     let replacements = older.replacements();
     let mut figures = FleetStats { faults, deaths, replacements, tools, ..FleetStats::default() };
-    for key in &sessions {
-        figures.commits += judge::session(&client, key, calm && faults == 0).await?;
-        figures.compactions += judge::compactions(&client, key).await?;
-    }
     let mut children: Vec<SessionKey> = Vec::new();
     for key in &sessions {
+        figures.commits += judge::session(&client, key, disturbance).await?;
+        figures.compactions += judge::compactions(&client, key).await?;
         children.extend(judge::children(&client, key).await?);
     }
     while let Some(child) = children.pop() {
         let ended =
             || async { phase(&client, &child).await == Some(Phase::Ended) && is_inbox_empty(&client, &child).await };
         fleet.until(REST_MAX, ended).await.map_err(|why| format!("{child} does not end after its parent: {why}"))?;
-        figures.commits += judge::session(&client, &child, calm && faults == 0).await?;
+        figures.commits += judge::session(&client, &child, disturbance).await?;
         figures.children += 1;
         children.extend(judge::children(&client, &child).await?);
     }
@@ -202,6 +204,32 @@ async fn wait_for_pause(
             return Ok(());
         }
         fleet.sleep(Duration::from_millis(20)).await?;
+    }
+    Ok(())
+}
+
+/// Resumes the sessions that are paused, once they do nothing more. Where a stream went back and no replica lived long
+/// enough to notice it, a command has to wake every session, as an operator's repair does.
+async fn wake(
+    client: &Bus,
+    fleet: &mut SimulatedFleet,
+    recorder: &ToolRecorder,
+    sessions: &[SessionKey],
+    sent: &mut SentCommands,
+    is_older: bool,
+) -> Result<(), String> {
+    for key in sessions {
+        let rests = || async {
+            matches!(phase(client, key).await, Some(Phase::Idle | Phase::Paused | Phase::Ended))
+                && is_inbox_empty(client, key).await
+        };
+        if !is_older {
+            fleet.until(REST_MAX, rests).await.map_err(|why| format!("{key} does not come to rest: {why}"))?;
+        }
+        if is_older || phase(client, key).await == Some(Phase::Paused) {
+            recorder.set_paused(key, false);
+            sent.send(key, Verb::Resume, ControlReason::default()).await?;
+        }
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use bus::{Bus, BusError, Delivery, Depth, SubscriptionEvent};
 use bytes::Bytes;
 use contract::Timestamp;
 use contract::fleet::ResultAnswer;
+use contract::repair::RepairReply;
 use contract::streams::{Bucket, Objects, Queue, Stream};
 use contract::subject::{self, ControlSubject, Subject};
 use futures::StreamExt;
@@ -41,6 +42,8 @@ pub enum PlantedMistake {
     ForgetArchivedPages,
     /// No worker finds the one that runs a call already.
     ForgetHolders,
+    /// A worker lets the item of a closed call go, and no orchestrator looks after its session.
+    ForgetRepairs,
 }
 
 impl PlantedMistake {
@@ -55,6 +58,7 @@ impl PlantedMistake {
         Self::BelieveUnansweredResults,
         Self::ForgetArchivedPages,
         Self::ForgetHolders,
+        Self::ForgetRepairs,
     ];
 }
 
@@ -117,6 +121,10 @@ impl Transport for FaultyBus {
         }
         if subject.as_str().starts_with("ai_rpc.call.") && self.mistake == PlantedMistake::ForgetHolders {
             return Err(BusError::NoResponders { subject: subject.to_string() });
+        }
+        if *subject == subject::repair() && self.mistake == PlantedMistake::ForgetRepairs {
+            let payload = serde_json::to_vec(&RepairReply::Repaired(Vec::new())).unwrap_or_default().into();
+            return Ok(CoreMessage { subject: subject.to_string(), reply: None, headers: Headers::new(), payload });
         }
         let answer = match self.bus.transport().request(subject, headers, payload, timeout).await {
             Err(_) if is_result && self.mistake == PlantedMistake::BelieveUnansweredResults => in_log(subject),

@@ -50,12 +50,16 @@ async fn call_closed_while_its_executor_died_an_orchestrator_looks_after_its_ses
     let asked = Arc::new(Mutex::new(Vec::new()));
     let noted = asked.clone();
     let serving = world.bus.serve_repair(move |key| {
-        noted.lock().unwrap().push(key);
-        async { RepairReply::Repaired(Vec::new()) }.boxed()
+        let mut asked = noted.lock().unwrap();
+        asked.push(key);
+        // The bus is away from the first orchestrator.
+        let refused = RepairReply::Refused { code: ErrorCode::Unavailable, message: "try again".to_owned() };
+        let reply = if asked.len() == 1 { refused } else { RepairReply::Repaired(Vec::new()) };
+        async { reply }.boxed()
     });
     let _orchestrator = serving.await.unwrap();
     world.wait_until_settled().await;
-    assert_eq!(*asked.lock().unwrap(), [world.key.clone()]);
+    assert_eq!(*asked.lock().unwrap(), [world.key.clone(), world.key.clone()]);
     assert!(tool.has_no_call().await);
 }
 
