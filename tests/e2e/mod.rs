@@ -14,7 +14,7 @@ mod control;
 mod delegate;
 mod drop_history;
 mod erase;
-#[path = "../../services/edge/src/ag_ui/event_order.rs"]
+#[path = "../../crates/edge-ag-ui/src/event_order.rs"]
 mod event_order;
 mod events;
 mod example;

@@ -24,7 +24,7 @@ fn limits_page_has_every_limit_with_its_value() {
         assert_eq!(row[1], value, "{name}");
         wanted.insert(name);
     }
-    // Rows of other crates' limits name their place in front: `edge::client_queue::CLIENT_BYTES_MAX`.
+    // Rows of other crates' limits name their place in front: `edge_core::client_queue::CLIENT_BYTES_MAX`.
     let ours = |name: &str| name.starts_with('`') && name == name.to_uppercase();
     for row in listed.iter().filter(|row| ours(&row[0])) {
         assert!(wanted.contains(&row[0]), "{} is on the page and not in contract::limits", row[0]);

@@ -2,50 +2,13 @@
 //!
 //! # Layout
 //!
-//! - `http`, `ws` and `grpc` serve the session API; `api`, `commands`, `starts` and `watch` perform its methods.
-//! - `openai`, `mcp`, `a2a` and `ag_ui` serve other protocols with the help of `turn`, a turn that a client begins.
-//! - `access` has credentials and what they grant; `admission`, `fair_queue` and `client_queue` have limits.
-//! - `cells` has the connections to the sets of streams, and finds the one of a session.
+//! - `http`, `ws` and `grpc` serve the session API of `edge-core`.
+//! - `ws` also routes to the crates of other protocols: `edge-openai`, `edge-mcp`, `edge-a2a` and `edge-ag-ui`.
 //! - `console` serves the files of the web console.
 
-mod a2a;
-mod access;
-mod admission;
-mod ag_ui;
-mod api;
-mod api_error;
-mod cells;
-mod client_queue;
-mod client_request;
-mod clock;
-mod command_waiters;
-mod commands;
-mod compose;
-pub mod config;
 mod console;
-mod dead_letters;
-mod fair_queue;
-mod feed;
-mod fleet_metrics;
 mod grpc;
 mod http;
-mod inbox;
-mod invoke;
-mod jsonrpc;
-mod mail;
-mod mcp;
-mod openai;
-mod params;
-mod request_body;
-mod request_trace;
-mod session_index;
-mod session_log;
-mod sse;
-mod starts;
-mod stats;
-mod tenants;
-mod turn;
-mod watch;
 mod ws;
 
 use std::net::SocketAddr;
@@ -56,6 +19,16 @@ use bus::{Bus, NatsConfig};
 use configuration::Settings;
 use contract::CommandId;
 use contract::limits::FRAME_BYTES_MAX;
+use edge_core::access::{Authenticator, Grants, RefusalLog};
+pub use edge_core::access::{KeyEntry, KeysFile, generate_key};
+use edge_core::api::SessionApi;
+pub use edge_core::cells::CellConnection;
+use edge_core::cells::{CellOpener, Cells};
+pub use edge_core::config;
+pub use edge_core::config::{CellConfig, CellTable, EdgeConfig, EdgeStartError, IssuerConfig, SignatureAlgorithm};
+pub use edge_core::feed::parse_attempt;
+use edge_core::params;
+pub use edge_core::turn::ReplyText;
 use proto::sessions_server::SessionsServer;
 use service::connections::Connections;
 use service::health::Readiness;
@@ -63,19 +36,11 @@ use service::http::{HttpVersion, Server};
 use service::process::Running;
 use service::tasks::Tasks;
 use service::tls::Tls;
+pub use session_api::Scope;
 use tokio::net::TcpListener;
 use tonic::service::Routes;
 
-use access::{Authenticator, Grants, RefusalLog};
-pub use access::{KeyEntry, KeysFile, generate_key};
-use api::SessionApi;
-pub use cells::CellConnection;
-use cells::{CellOpener, Cells};
-pub use config::{CellConfig, CellTable, EdgeConfig, EdgeStartError, IssuerConfig, SignatureAlgorithm};
-pub use feed::parse_attempt;
 use grpc::GrpcService;
-pub use session_api::Scope;
-pub use turn::ReplyText;
 
 /// Open requests and watches of one gRPC connection.
 const STREAMS_MAX: u32 = 512;

@@ -6,12 +6,12 @@ use axum::extract::{Request, State};
 use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::Response;
+use edge_core::access::{ApiCaller, Authenticator, CredentialHeader, RequestCredentials};
+use edge_core::api_error::ApiError;
+use edge_core::client_request::{accept, connection_of};
 use service::connections::Connection;
 
 use super::status::to_status;
-use crate::access::{ApiCaller, Authenticator, CredentialHeader, Credentials};
-use crate::api_error::ApiError;
-use crate::client_request::{accept, connection_of};
 
 /// Bytes that an idle connection takes, as measured by `tests/suite/idle_memory.rs`, with a margin.
 const CONNECTION_BYTES: usize = 40 << 10;
@@ -49,7 +49,8 @@ async fn find_caller(
     headers: &HeaderMap,
     connection: &Connection,
 ) -> Result<ApiCaller, ApiError> {
-    let credentials = Credentials { host: CredentialHeader::Absent, ..Credentials::of_request(headers, connection) };
+    let credentials =
+        RequestCredentials { host: CredentialHeader::Absent, ..RequestCredentials::of_request(headers, connection) };
     let caller = authenticator.authenticate(credentials).await?;
     accept(connection, CONNECTION_BYTES, "grpc")?;
     caller.pace.turn().await;

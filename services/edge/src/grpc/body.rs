@@ -1,11 +1,11 @@
 //! Limits of the body of a request.
 
 use axum::extract::{Extension, Request, State};
+use edge_core::access::ApiCaller;
+use edge_core::request_body;
 use service::connections::ByteBudget;
 
 use super::status::to_status;
-use crate::access::ApiCaller;
-use crate::request_body;
 
 /// Only requests to this service have one message each; those to reflection and health stay open.
 const SESSIONS_PATH: &str = "/ailoop.v1.Sessions/";

@@ -10,16 +10,14 @@ mod stream;
 
 use contract::ErrorCode;
 use contract::command::ControlReason;
+use edge_core::access::ApiCaller;
+use edge_core::api::{ReachedSession, SessionApi};
+use edge_core::api_error::ApiError;
+use edge_core::commands::CommandVerb;
+use edge_core::params::UnvalidatedCommand;
+use edge_core::{invoke, request_trace};
 use session_api::Method;
 use tonic::{Request, Response, Status};
-
-use crate::access::ApiCaller;
-use crate::api::{ReachedSession, SessionApi};
-use crate::api_error::ApiError;
-use crate::commands::CommandVerb;
-use crate::invoke;
-use crate::params::UnvalidatedCommand;
-use crate::request_trace;
 
 pub(crate) use authentication::authenticate;
 pub(crate) use body::limit_body;

@@ -7,11 +7,10 @@ use contract::event::GateKind;
 use contract::mail::WaitingMail;
 use contract::tool::ToolSpec;
 use contract::{CellName, ErrorCode};
+use edge_core::api_error::ApiError;
+use edge_core::commands::PendingCommand;
 use serde_json::Value;
 use session_api::{AgentDescription, AgentInfo, CommandReply, PendingCall, PendingGate};
-
-use crate::api_error::ApiError;
-use crate::commands::PendingCommand;
 
 pub(super) fn to_mail(mail: WaitingMail) -> proto::Mail {
     let WaitingMail { id, from, subject, text, sent, answers } = mail;

@@ -3,11 +3,10 @@
 use contract::command::Start;
 use contract::model::Content;
 use contract::{ClientTool, Json, Timestamp};
+use edge_core::api_error::ApiError;
+use edge_core::params;
 use serde_json::{Map, Value};
 use session_api::DeadLetterParams;
-
-use crate::api_error::ApiError;
-use crate::params;
 
 pub(super) fn parse_dead_letter(message: &proto::DeadRequest) -> Result<DeadLetterParams, ApiError> {
     Ok(DeadLetterParams {

@@ -2,6 +2,9 @@
 
 use contract::client_tool::AnswerToolCall;
 use contract::command::{Answer, Configure, SendUserMessage};
+use edge_core::api::describe_caller;
+use edge_core::commands;
+use edge_core::params::{self, UnvalidatedCommand};
 use proto::sessions_server::Sessions as Service;
 use session_api::{
     CallList, Caller, DeadLetterList, DescribeAgentParams, GateList, ListDeadLettersParams, ListMailParams,
@@ -20,9 +23,6 @@ use super::requests::{
     parse_client_tools, parse_content, parse_dead_letter, parse_optional_json, parse_options, parse_since, parse_start,
 };
 use super::stream::{NotificationStream, stream_notifications};
-use crate::api::describe_caller;
-use crate::commands;
-use crate::params::{self, UnvalidatedCommand};
 
 #[tonic::async_trait]
 impl Service for GrpcService {
@@ -305,7 +305,7 @@ impl Service for GrpcService {
         request: Request<proto::ListBudgetsRequest>,
     ) -> Result<Response<proto::BudgetsReply>, Status> {
         self.call(Method::ListBudgets, "", &request, async |api, caller| {
-            Ok(proto::BudgetsReply { json: to_json(&api.list_budgets(caller).await?)? })
+            Ok(proto::BudgetsReply { json: to_json(&api.list_budgets(caller).await?.budgets)? })
         })
         .await
     }

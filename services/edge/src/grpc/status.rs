@@ -1,9 +1,8 @@
 //! Errors as gRPC statuses.
 
 use contract::{ErrorClass, ErrorCode};
+use edge_core::api_error::ApiError;
 use tonic::{Code, Status};
-
-use crate::api_error::ApiError;
 
 /// Trailer with the status of a response; a header if the response has no message.
 const GRPC_STATUS_KEY: &str = "grpc-status";

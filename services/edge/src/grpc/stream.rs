@@ -2,18 +2,18 @@
 
 use std::pin::Pin;
 
+use edge_core::feed::viewer_event::ViewerEvent;
+use edge_core::watch::event_stream::ViewerStream;
 use futures::{Stream, stream};
 use tonic::Status;
 
 use super::status::to_status;
-use crate::feed::viewer_event::ViewerEvent;
-use crate::watch::event_stream::EventStream;
 
 /// Notifications until the end of the watch, or an error.
 pub(super) type NotificationStream = Pin<Box<dyn Stream<Item = Result<proto::Notification, Status>> + Send>>;
 
-pub(super) fn stream_notifications(events: EventStream) -> NotificationStream {
-    let next = async |events: Option<EventStream>| {
+pub(super) fn stream_notifications(events: ViewerStream) -> NotificationStream {
+    let next = async |events: Option<ViewerStream>| {
         let events = events?;
         match events.next().await {
             Ok(event) => Some((Ok(to_notification(&event)), Some(events))),

@@ -3,20 +3,17 @@
 use axum::response::Response;
 use axum::response::sse::Event;
 use contract::ErrorCode;
+use edge_core::api::SessionApi;
+use edge_core::api_error::ApiError;
+use edge_core::feed::viewer_event::ViewerEvent;
+use edge_core::http_error::{to_problem, to_response};
+use edge_core::watch::WATCH_FAILED;
+use edge_core::watch::event_stream::ViewerStream;
+use edge_core::{invoke, params, request_trace, sse};
 use futures::{Stream, stream};
 use session_api::{Method, WatchParams};
 
-use super::errors::{to_problem, to_response};
 use super::request::ClientRequest;
-use crate::api::SessionApi;
-use crate::api_error::ApiError;
-use crate::feed::viewer_event::ViewerEvent;
-use crate::invoke;
-use crate::params;
-use crate::request_trace;
-use crate::sse;
-use crate::watch::WATCH_FAILED;
-use crate::watch::event_stream::EventStream;
 
 /// Answers with the events of a session, or with the error of the watch.
 pub(super) async fn respond(api: &SessionApi, request: ClientRequest) -> Response {
@@ -34,7 +31,7 @@ pub(super) async fn respond(api: &SessionApi, request: ClientRequest) -> Respons
     }
 }
 
-fn to_events(events: EventStream) -> impl Stream<Item = Event> {
+fn to_events(events: ViewerStream) -> impl Stream<Item = Event> {
     stream::unfold(Some(events), async |events| {
         let events = events?;
         match events.next().await {

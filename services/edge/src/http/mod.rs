@@ -1,34 +1,30 @@
 //! The session API over HTTP: JSON requests and server-sent events below `/v1`, with an `OpenAPI` document.
 
-mod errors;
 mod events;
 mod request;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 
+use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{Method as HttpMethod, StatusCode, header};
-use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, on};
-use axum::{Extension, Router};
 use contract::{ErrorCode, Json};
-use service::connections::Connection;
+use edge_core::api::SessionApi;
+use edge_core::api_error::ApiError;
+use edge_core::client_request::{self, HttpState};
+use edge_core::http_error::to_response;
+use edge_core::invoke;
 use session_api::{HttpRoute, HttpVerb, Method, ROUTES, openapi};
 
-use crate::access::{Authenticator, Credentials};
-use crate::api::SessionApi;
-use crate::api_error::ApiError;
-use crate::client_request::HttpState;
-use crate::invoke;
-use errors::to_response;
-pub(crate) use errors::{add_headers, to_status};
 use request::ClientRequest;
 
 /// Builds the routes below `/v1`.
 pub(crate) fn routes(state: HttpState) -> Router {
-    let mut router = for_pages(&state, Router::new().route("/v1/openapi.json", get(async || openapi_response())));
+    let mut router =
+        client_request::for_pages(&state, Router::new().route("/v1/openapi.json", get(async || openapi_response())));
     for route in ROUTES.iter() {
         let filter = match route.verb {
             HttpVerb::Get => MethodFilter::GET,
@@ -42,26 +38,6 @@ pub(crate) fn routes(state: HttpState) -> Router {
         .route("/v1/{*path}", axum::routing::any(unknown_path))
         .method_not_allowed_fallback(wrong_verb)
         .with_state(state)
-}
-
-/// Refuses the documents of a router, which need no credential, to web pages that may not use the edge.
-pub(crate) fn for_pages<S: Clone + Send + Sync + 'static>(state: &HttpState, documents: Router<S>) -> Router<S> {
-    documents.route_layer(middleware::from_fn_with_state(state.authenticator.clone(), check_page))
-}
-
-async fn check_page(
-    State(authenticator): State<Arc<Authenticator>>,
-    Extension(connection): Extension<Arc<Connection>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    match authenticator.check_page(&Credentials::of_request(request.headers(), &connection)) {
-        Ok(()) => {
-            connection.pace().turn().await;
-            next.run(request).await
-        }
-        Err(error) => to_response(&error),
-    }
 }
 
 async fn handle(state: HttpState, route: &'static HttpRoute, request: Request) -> Response {

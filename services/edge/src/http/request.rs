@@ -4,14 +4,12 @@ use axum::extract::{FromRequestParts, RawPathParams, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
 use contract::trace::TraceContext;
+use edge_core::access::ApiCaller;
+use edge_core::api_error::ApiError;
+use edge_core::client_request::{HttpState, authenticate, read_body};
+use edge_core::{params, request_trace};
 use serde_json::{Map, Value};
 use session_api::{HttpRoute, HttpVerb, ValueKind};
-
-use crate::access::ApiCaller;
-use crate::api_error::ApiError;
-use crate::client_request::{HttpState, authenticate, read_body};
-use crate::params;
-use crate::request_trace;
 
 /// An authenticated request with its parameters.
 #[derive(Debug)]

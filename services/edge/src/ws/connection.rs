@@ -8,6 +8,14 @@ use std::time::Duration;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, close_code};
 use contract::limits::FRAME_BYTES_MAX;
 use contract::{ErrorCode, SessionId};
+use edge_core::access::ApiCaller;
+use edge_core::api::SessionApi;
+use edge_core::api_error::ApiError;
+use edge_core::client_queue::{ClientQueue, QueueEnd, QueueItem};
+use edge_core::feed::viewer_event::format_notification;
+use edge_core::jsonrpc::{self, RequestFrame};
+use edge_core::watch::WATCH_FAILED;
+use edge_core::watch::viewer::Viewer;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, SplitSink, SplitStream};
 use futures::{FutureExt, SinkExt, StreamExt};
@@ -19,14 +27,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::dispatch::{self, FollowUp, PendingWatches};
-use crate::access::ApiCaller;
-use crate::api::SessionApi;
-use crate::api_error::ApiError;
-use crate::client_queue::{ClientQueue, QueueEnd, QueueItem};
-use crate::feed::viewer_event::format_notification;
-use crate::jsonrpc::{self, RequestFrame};
-use crate::watch::WATCH_FAILED;
-use crate::watch::viewer::Viewer;
 
 const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// Time without any frame of the client, pongs included, after which the connection is closed.

@@ -5,21 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use contract::Json;
 use contract::{ErrorCode, SessionId};
+use edge_core::access::ApiCaller;
+use edge_core::api::{ReachedSession, SessionApi};
+use edge_core::api_error::ApiError;
+use edge_core::jsonrpc::JsonRpcRequest;
+use edge_core::request_trace::{self, RequestTrace};
+use edge_core::watch::viewer::{Viewer, WatchReply};
+use edge_core::{invoke, params};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use session_api::{Method, SessionParams, WatchParams};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
-
-use crate::access::ApiCaller;
-use crate::api::{ReachedSession, SessionApi};
-use crate::api_error::ApiError;
-use crate::invoke;
-use crate::jsonrpc::JsonRpcRequest;
-use crate::params;
-use crate::request_trace::{self, RequestTrace};
-use crate::watch::viewer::{Viewer, WatchReply};
 
 /// Result of a request, and what the connection must do after the response is queued.
 pub(super) struct MethodReply {

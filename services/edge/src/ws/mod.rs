@@ -13,18 +13,15 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use contract::limits::FRAME_BYTES_MAX;
+use edge_core::access::{self, Authenticator, CredentialHeader, RequestCredentials, SUBPROTOCOL};
+use edge_core::api::SessionApi;
+use edge_core::api_error::ApiError;
+use edge_core::client_request::{self, CONNECTION_BYTES, HttpState};
+use edge_core::http_error;
 use service::connections::Connection;
 
-use crate::a2a;
-use crate::access::{self, Authenticator, CredentialHeader, Credentials, SUBPROTOCOL};
-use crate::ag_ui;
-use crate::api::SessionApi;
-use crate::api_error::ApiError;
-use crate::client_request::{self, CONNECTION_BYTES, HttpState};
 use crate::console;
 use crate::http;
-use crate::mcp;
-use crate::openai;
 
 /// Size of the read buffer of tungstenite, which each connection has all the time.
 const READ_BUFFER_BYTES: usize = 4 << 10;
@@ -41,11 +38,13 @@ pub(crate) fn routes(api: SessionApi, authenticator: Authenticator, is_tls: bool
     let issuers = authenticator.issuers().clone();
     let state = HttpState { api, authenticator: Arc::new(authenticator) };
     let root = if has_console { console::routes(ABOUT) } else { Router::new().route("/", get(async || ABOUT)) };
-    let root = http::for_pages(&state, root);
+    let root = client_request::for_pages(&state, root);
     let own = Router::new().route("/ws", get(upgrade)).with_state(state.clone()).merge(root);
-    let own = own.merge(http::routes(state.clone())).merge(openai::routes(state.clone()));
-    let own =
-        own.merge(mcp::routes(state.clone())).merge(a2a::routes(state.clone(), is_tls)).merge(ag_ui::routes(state));
+    let own = own.merge(http::routes(state.clone())).merge(edge_openai::routes(state.clone()));
+    let own = own
+        .merge(edge_mcp::routes(state.clone()))
+        .merge(edge_a2a::routes(state.clone(), is_tls))
+        .merge(edge_ag_ui::routes(state));
     access::describe_issuers(own, &issuers, is_tls)
 }
 
@@ -56,10 +55,10 @@ async fn upgrade(
     socket: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     let subprotocols = CredentialHeader::from_values(headers.get_all(header::SEC_WEBSOCKET_PROTOCOL));
-    let credentials = Credentials { subprotocols, ..Credentials::of_request(&headers, &connection) };
+    let credentials = RequestCredentials { subprotocols, ..RequestCredentials::of_request(&headers, &connection) };
     let caller = match state.authenticator.authenticate(credentials).await {
         Ok(caller) => caller,
-        Err(error) => return refuse(http::to_status(&error.code), &error),
+        Err(error) => return refuse(http_error::to_status(&error.code), &error),
     };
     let socket = match socket {
         Ok(socket) => socket,
@@ -94,6 +93,6 @@ async fn upgrade(
 fn refuse(status: StatusCode, error: &ApiError) -> Response {
     let body = serde_json::json!({"code": error.code, "message": error.message});
     let mut response = (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response();
-    http::add_headers(error, response.headers_mut());
+    http_error::add_headers(error, response.headers_mut());
     response
 }

@@ -101,10 +101,10 @@ async fn log_length(guarded: &Guarded, session: &str) -> usize {
 }
 
 /// A request with the key of agent `a`.
-struct Probe {
-    verb: &'static str,
-    path: String,
-    body: Value,
+pub(crate) struct Probe {
+    pub(crate) verb: &'static str,
+    pub(crate) path: String,
+    pub(crate) body: Value,
     is_refused: bool,
 }
 
@@ -119,7 +119,7 @@ fn harmless(verb: &'static str, path: impl Into<String>, body: Value) -> Probe {
 }
 
 /// The parameters of a method, once for each direction.
-fn parameters(name: &str) -> Vec<Map<String, Value>> {
+pub(crate) fn parameters(name: &str) -> Vec<Map<String, Value>> {
     let methods = list_methods();
     let Some(method) = methods.iter().find(|method| method.name == name) else {
         panic!("{name} has no row in `list_methods`")
@@ -205,7 +205,7 @@ async fn http_route_keeps_to_the_agents_of_the_key() {
 }
 
 /// Makes the request of a method at a path of the document; `None` if the parameters do not fit the path.
-fn to_request(verb: &str, path: &str, operation: &Value, params: &Map<String, Value>) -> Option<Probe> {
+pub(crate) fn to_request(verb: &str, path: &str, operation: &Value, params: &Map<String, Value>) -> Option<Probe> {
     let (mut address, mut fields) = (path.to_owned(), Map::new());
     for (field, value) in params {
         let variable = format!("{{{field}}}");
@@ -317,7 +317,7 @@ async fn run_rows(sources: &[&str], rows: Vec<(&str, Vec<Probe>)>) {
 const V1: &str = "/openai/v1";
 
 /// The rows of models, chat completions, responses and conversations.
-fn openai_rows() -> Vec<(&'static str, Vec<Probe>)> {
+pub(crate) fn openai_rows() -> Vec<(&'static str, Vec<Probe>)> {
     let chat = |model: &str, more: Value| {
         let mut body = json!({"model": model, "messages": [{"role": "user", "content": "Hi"}]});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -400,7 +400,7 @@ fn openai_rows() -> Vec<(&'static str, Vec<Probe>)> {
 }
 
 /// The rows of the Agents API.
-fn agents_api_rows() -> Vec<(&'static str, Vec<Probe>)> {
+pub(crate) fn agents_api_rows() -> Vec<(&'static str, Vec<Probe>)> {
     let session = |rest: &str| format!("{V1}/agents/sessions/{OTHER}{rest}");
     let event = |event: Value| refused("POST", session("/events"), json!({"events": [event]}));
     let input = json!([{"role": "user", "content": [{"type": "input_text", "text": "x"}]}]);
@@ -454,9 +454,9 @@ fn agents_api_rows() -> Vec<(&'static str, Vec<Probe>)> {
 #[tokio::test]
 async fn openai_route_keeps_to_the_agents_of_the_key() {
     let sources = [
-        include_str!("../../src/openai/mod.rs"),
-        include_str!("../../src/openai/agents/mod.rs"),
-        include_str!("../../src/openai/responses/mod.rs"),
+        include_str!("../../../../crates/edge-openai/src/lib.rs"),
+        include_str!("../../../../crates/edge-openai/src/agents/mod.rs"),
+        include_str!("../../../../crates/edge-openai/src/responses/mod.rs"),
     ];
     run_rows(&sources, openai_rows().into_iter().chain(agents_api_rows()).collect()).await;
 }
@@ -507,7 +507,7 @@ async fn ag_ui_route_keeps_to_the_agents_of_the_key() {
             vec![harmless("POST", format!("/ag-ui/agent/a/stop/{OTHER}"), json!({}))],
         ),
     ];
-    run_rows(&[include_str!("../../src/ag_ui/mod.rs")], rows).await;
+    run_rows(&[include_str!("../../../../crates/edge-ag-ui/src/lib.rs")], rows).await;
 }
 
 #[tokio::test]
@@ -564,7 +564,7 @@ async fn a2a_method_keeps_to_the_agents_of_the_key() {
         ("ListTaskPushNotificationConfigs", vec![json!({"taskId": task})], true),
         ("DeleteTaskPushNotificationConfig", vec![json!({"id": "c", "taskId": task})], true),
     ];
-    let known = quoted(include_str!("../../src/a2a/json_rpc.rs"), "Ok(match method {", "other => {");
+    let known = quoted(include_str!("../../../../crates/edge-a2a/src/json_rpc.rs"), "Ok(match method {", "other => {");
     assert_eq!(rows.iter().map(|(method, ..)| *method).collect::<BTreeSet<_>>(), known, "each method needs a row");
     let matrix = Matrix::new().await;
     for (method, params, is_refused) in rows {

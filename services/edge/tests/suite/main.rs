@@ -15,7 +15,7 @@ mod commands;
 mod connections;
 mod console;
 mod dead_letters;
-#[path = "../../src/ag_ui/event_order.rs"]
+#[path = "../../../../crates/edge-ag-ui/src/event_order.rs"]
 mod event_order;
 mod http;
 mod idle_memory;
@@ -29,6 +29,7 @@ mod openapi;
 #[path = "../../../../crates/service/tests/suite/own_process.rs"]
 mod own_process;
 mod responses;
+mod scope_matrix;
 mod support;
 mod tls;
 mod tokens;

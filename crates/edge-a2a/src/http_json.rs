@@ -1,0 +1,94 @@
+//! The binding HTTP+JSON, below `/a2a/v1`.
+
+use axum::extract::{Path, Request, State};
+use axum::http::header;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use contract::ErrorCode;
+use edge_core::client_request::{authenticate, read_body};
+use edge_core::http_error::add_headers;
+use edge_core::{params, request_trace};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::card_routes::CardState;
+use super::errors::{A2aError, A2aErrorKind, traced};
+use super::operation::{AgentOperation, OperationReply};
+use super::path::{PathTarget, parse_path};
+use super::requests::TaskParams;
+use super::task_stream::StreamFrame;
+use super::version::check_version;
+
+/// Media type of requests and answers.
+const MEDIA_TYPE: &str = "application/a2a+json";
+
+/// Performs the request that its path and its method name.
+pub(super) async fn handle(State(state): State<CardState>, Path(path): Path<String>, request: Request) -> Response {
+    match answer(&state, &path, request).await {
+        Ok(OperationReply::Json(body)) => ([(header::CONTENT_TYPE, MEDIA_TYPE)], body.to_string()).into_response(),
+        Ok(OperationReply::Stream { stream, history }) => stream.into_response(history, StreamFrame::Bare),
+        Err(fault) => {
+            let body = fault.to_body().to_string();
+            let mut response = (fault.status().0, [(header::CONTENT_TYPE, MEDIA_TYPE)], body).into_response();
+            add_headers(&fault.error, response.headers_mut());
+            response
+        }
+    }
+}
+
+async fn answer(state: &CardState, path: &str, request: Request) -> Result<OperationReply, A2aError> {
+    let (parts, body) = request.into_parts();
+    let caller = authenticate(&state.http, &parts).await?;
+    check_version(&parts.headers, parts.uri.query())?;
+    let Some((agent, target)) = parse_path(&parts.method, path) else {
+        let path: String = path.chars().take(120).collect();
+        let message = format!("there is no {} /a2a/v1/{path}", parts.method);
+        return Err(A2aError::new(A2aErrorKind::MethodNotFound, ErrorCode::UnknownMethod, message));
+    };
+    let body = read_body(&state.http, body, &caller).await?;
+    let operation = to_operation(target, &parts, &body)?;
+    let address = state.address(&parts.headers)?;
+    let (name, trace) = (operation.name(), request_trace::of_headers(&parts.headers));
+    let performed = operation.perform(&state.http.api, &caller, agent.as_deref(), address);
+    traced(name, trace, Box::pin(performed)).await
+}
+
+fn to_operation(target: PathTarget, parts: &Parts, body: &[u8]) -> Result<AgentOperation, A2aError> {
+    let task = |id| TaskParams { id: Some(id), history_length: None };
+    Ok(match target {
+        PathTarget::SendMessage => AgentOperation::Send(parse_body(body)?),
+        PathTarget::StreamMessage => AgentOperation::Stream(parse_body(body)?),
+        PathTarget::GetTask(id) => {
+            let TaskParams { history_length, .. } = params::parse_object(query_fields(parts))?;
+            AgentOperation::GetTask(TaskParams { history_length, ..task(id) })
+        }
+        PathTarget::ListTasks => AgentOperation::ListTasks(params::parse_object(query_fields(parts))?),
+        PathTarget::CancelTask(id) => AgentOperation::CancelTask(task(id)),
+        PathTarget::SubscribeToTask(id) => AgentOperation::SubscribeToTask(task(id)),
+        PathTarget::PushConfigs => AgentOperation::PushConfigs,
+        PathTarget::ExtendedCard => AgentOperation::ExtendedCard,
+    })
+}
+
+fn parse_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, A2aError> {
+    let text = std::str::from_utf8(body).map_err(|_| A2aError::invalid("the body is not UTF-8"))?;
+    params::check_size("the body", text)?;
+    match serde_json::from_str(text) {
+        Ok(Value::Object(fields)) => Ok(params::parse_object(fields)?),
+        Ok(_) => Err(A2aError::invalid("the body must be a JSON object")),
+        Err(error) => Err(A2aError::new(A2aErrorKind::Parse, ErrorCode::BadRequest, format!("not JSON: {error}"))),
+    }
+}
+
+/// Reads the query as the fields of an object: numbers and booleans as such.
+fn query_fields(parts: &Parts) -> Map<String, Value> {
+    let pairs = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes());
+    let typed = |name: &str, text: String| match name {
+        "historyLength" | "history_length" | "pageSize" | "page_size" => {
+            text.parse::<i64>().map_or(Value::String(text), Value::from)
+        }
+        "includeArtifacts" | "include_artifacts" => text.parse::<bool>().map_or(Value::String(text), Value::from),
+        _ => Value::String(text),
+    };
+    pairs.map(|(name, text)| (name.to_string(), typed(&name, text.into_owned()))).collect()
+}

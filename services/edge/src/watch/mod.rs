@@ -1,7 +1,0 @@
-//! Watching a session: the log from a cursor on, then live events, in order and without gaps.
-
-pub(crate) mod event_stream;
-pub(crate) mod viewer;
-
-/// Name of the last event of a watch that failed. No topic of the log has it.
-pub(crate) const WATCH_FAILED: &str = "watch.failed";
