@@ -10,7 +10,7 @@ use ailoop_tool::{Call, Effect, Serving, Tool, ToolError, Tools};
 use anyhow::{Context, ensure};
 use bus::{Bus, NatsConfig};
 use contract::subject;
-use contract::{ErrorCode, TenantId, ToolName};
+use contract::{Coded as _, ErrorCode, TenantId, ToolName};
 use nats_credentials::CredentialsFile;
 use serde_json::json;
 

@@ -308,7 +308,7 @@ async fn nats_user_has_exactly_the_permissions_of_the_matrix() -> anyhow::Result
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_without_a_user_is_refused() -> anyhow::Result<()> {
     let server = NatsServer::start_guarded().await?;
-    let refused = bus::Bus::connect(&server.config()).await.err().map(|error| error.code());
+    let refused = bus::Bus::connect(&server.config()).await.err().as_ref().map(contract::Coded::code);
     assert_eq!(refused, Some(contract::ErrorCode::Unauthorized));
     Ok(())
 }

@@ -3,7 +3,7 @@
 use ailoop_tests::nats::NatsServer;
 use anyhow::{Context, bail, ensure};
 use bus::{Bus, BusError, NatsConfig};
-use contract::ErrorCode;
+use contract::{Coded as _, ErrorCode};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;

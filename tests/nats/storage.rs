@@ -18,7 +18,7 @@ use contract::model::ItemMeta;
 use contract::streams::{Bucket, Objects, Queue, Stream};
 use contract::subject::{self, SessionKey};
 use contract::tool::{EffectClass, ToolItem};
-use contract::{ErrorCode, Json, Timestamp};
+use contract::{Coded as _, ErrorCode, Json, Timestamp};
 use serde_json::{Value, json};
 
 use crate::nats::world::{commit, eventually, id, key, pull, pull_one};

@@ -7,8 +7,8 @@ use anyhow::ensure;
 use bus::nats::NatsTls;
 use bus::{Bus, NatsConfig};
 use bytes::Bytes;
-use contract::ErrorCode;
 use contract::streams::Objects;
+use contract::{Coded as _, ErrorCode};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tempfile::TempDir;
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use contract::ErrorCode;
+use contract::{Coded as _, ErrorCode};
 
 /// The result of a command, as an exit code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -391,7 +391,7 @@ mod tests {
         let connect = async |url: String| bus::Bus::connect(&bus::NatsConfig { url, ..Default::default() }).await;
         for url in [server.address.clone(), server.url().replace("the-password", "another")] {
             let refused = connect(url).await.unwrap_err();
-            assert_eq!(refused.code(), ErrorCode::Unauthorized, "{refused}");
+            assert_eq!(contract::Coded::code(&refused), ErrorCode::Unauthorized, "{refused}");
             assert!(!refused.to_string().contains("another"), "{refused}");
         }
         connect(server.url()).await.unwrap().close().await;

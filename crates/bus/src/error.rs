@@ -1,7 +1,7 @@
 //! Errors of the bus, by what the caller can do about them.
 
 use contract::limits::BODY_LATE_MAX;
-use contract::{ErrorCode, Timestamp};
+use contract::{Coded, ErrorCode, Timestamp};
 
 /// A failure of the bus.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -95,9 +95,10 @@ impl BusError {
             Self::TooLarge { .. } | Self::Malformed(_) | Self::BodyMissing { .. } | Self::TwoHistories { .. } => false,
         }
     }
+}
 
-    /// The code that users see.
-    pub fn code(&self) -> ErrorCode {
+impl Coded for BusError {
+    fn code(&self) -> ErrorCode {
         match self {
             Self::NoResponders { .. }
             | Self::Timeout { .. }
@@ -109,5 +110,11 @@ impl BusError {
             Self::Unusable { code, .. } => code.clone(),
             Self::Malformed(_) => ErrorCode::Internal,
         }
+    }
+
+    fn advice(&self) -> Option<String> {
+        // The usual one for the code is about the token of the edge.
+        let is_refused = self.code() == ErrorCode::Unauthorized;
+        is_refused.then(|| "set nats.credentials (AILOOP__NATS__CREDENTIALS)".to_owned())
     }
 }

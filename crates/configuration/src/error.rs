@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use contract::ErrorCode;
+use contract::{Coded, ErrorCode};
 
 /// Reason why the configuration cannot be used. Correct what it names; a retry does not help.
 #[derive(Debug, thiserror::Error)]
@@ -100,9 +100,10 @@ impl ConfigError {
     pub fn lost(path: &Path) -> Self {
         if path.is_dir() { Self::TrustLost(path.to_owned()) } else { Self::Lost(path.to_owned()) }
     }
+}
 
-    /// The code that users see.
-    pub fn code(&self) -> ErrorCode {
+impl Coded for ConfigError {
+    fn code(&self) -> ErrorCode {
         ErrorCode::BadConfig
     }
 }

@@ -6,6 +6,17 @@ use std::fmt;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+/// An error with a stable code, which tells users and clients apart what they can do.
+pub trait Coded: std::error::Error {
+    /// Returns the code that users see.
+    fn code(&self) -> ErrorCode;
+
+    /// Returns advice for people, where the usual one for the code does not fit.
+    fn advice(&self) -> Option<String> {
+        None
+    }
+}
+
 /// Class of an error: what a protocol that has few codes of its own says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {

@@ -40,7 +40,7 @@ mod words;
 
 pub use ai_config::AiConfig;
 pub use client_tool::ClientTool;
-pub use error::{ErrorClass, ErrorCode};
+pub use error::{Coded, ErrorClass, ErrorCode};
 pub use ids::{AgentId, CallId, CellName, CommandId, MailId, SessionId, TenantId, ToolName};
 pub use json::Json;
 pub use timestamp::Timestamp;

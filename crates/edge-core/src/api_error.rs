@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bus::BusError;
-use contract::ErrorCode;
 use contract::command::Refusal;
+use contract::{Coded as _, ErrorCode};
 
 /// Retry delay for a request to a session that was moved, or is being moved.
 pub(crate) const MOVE_RETRY_AFTER: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use contract::ErrorCode;
+use contract::{Coded, ErrorCode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -104,9 +104,8 @@ pub struct HealthError {
     source: std::io::Error,
 }
 
-impl HealthError {
-    /// The code that users see.
-    pub fn code(&self) -> ErrorCode {
+impl Coded for HealthError {
+    fn code(&self) -> ErrorCode {
         let taken = self.source.kind() == std::io::ErrorKind::AddrInUse;
         if taken { ErrorCode::PortInUse } else { ErrorCode::BadConfig }
     }

@@ -208,7 +208,7 @@ impl ReadinessWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::ErrorCode;
+    use contract::{Coded as _, ErrorCode};
 
     /// A configuration for a server that is not there.
     async fn nobody(start_wait_seconds: u32) -> NatsConfig {

@@ -8,7 +8,7 @@ use bus::{Bus, BusError};
 use configuration::models::{BudgetRule, BudgetScope};
 use contract::budget::{BudgetReply, BudgetRequest, BudgetStatus};
 use contract::streams::Bucket;
-use contract::{ErrorCode, TenantId, Timestamp};
+use contract::{Coded as _, ErrorCode, TenantId, Timestamp};
 use futures::FutureExt;
 use service::clock::Clock;
 use service::reload::Reload;

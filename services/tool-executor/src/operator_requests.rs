@@ -8,7 +8,7 @@ use bytes::Bytes;
 use contract::limits::TRIAL_TIME_MAX;
 use contract::tool::{Outcome, ToolSpec, header};
 use contract::tool_request::{ToolReplicaStats, ToolRequest, ToolResponse, ToolTrial, TrialResult};
-use contract::{ErrorCode, TenantId, ToolName, subject};
+use contract::{Coded as _, ErrorCode, TenantId, ToolName, subject};
 use futures::{FutureExt, StreamExt};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout_at};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bus::BusError;
-use contract::ErrorCode;
+use contract::{Coded, ErrorCode};
 
 use crate::server_name::ServerName;
 
@@ -44,9 +44,8 @@ pub enum HostError {
     Store(#[from] BusError),
 }
 
-impl HostError {
-    /// Error code that users see.
-    pub fn code(&self) -> ErrorCode {
+impl Coded for HostError {
+    fn code(&self) -> ErrorCode {
         match self {
             Self::Directory { .. } | Self::Setting { .. } | Self::Server { .. } => ErrorCode::BadConfig,
             Self::Tools(_) => ErrorCode::NatsUnreachable,

@@ -10,10 +10,10 @@ use ailoop_tests::wait::eventually;
 use anyhow::{Context, ensure};
 use bus::nats::RESTORE_MARK;
 use bus::{Bus, Read};
-use contract::ErrorCode;
 use contract::streams::{Bucket, Stream};
 use contract::subject;
 use contract::tool::sha256_hex;
+use contract::{Coded as _, ErrorCode};
 use serde_json::{Value, json};
 
 use super::{Backups, check_filled, connect, fill, stream_count, stream_info, streams};

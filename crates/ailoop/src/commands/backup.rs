@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _};
 
 use bus::nats::NatsTransport;
 use bus::{BusError, NatsConfig};
-use contract::ErrorCode;
+use contract::{Coded as _, ErrorCode};
 use service::process::retry_while_away;
 
 use super::fleet_location::nats_config;

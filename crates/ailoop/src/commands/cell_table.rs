@@ -1,7 +1,7 @@
 //! The table of cells of the configuration: the same as that of the edge.
 
 use configuration::Settings;
-use contract::{CellName, ErrorCode};
+use contract::{CellName, Coded as _, ErrorCode};
 use edge::{CellConfig, CellTable, EdgeConfig};
 
 use crate::failure::CommandFailure;

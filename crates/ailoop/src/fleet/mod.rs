@@ -10,7 +10,7 @@ use std::time::Duration;
 use ailoop_client::RunFile;
 use bus::{Bus, BusError, NatsConfig};
 use configuration::Secret;
-use contract::ErrorCode;
+use contract::{Coded as _, ErrorCode};
 use edge::{Addresses, Edge};
 use loop_orchestrator::Orchestrator;
 use model_gateway::Gateway;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use configuration::models::{self, ModelsFile, is_key_set};
 use configuration::{ConfigError, Settings, UntrustedConfig, env};
-use contract::ErrorCode;
+use contract::{Coded as _, ErrorCode};
 use service::common::CommonSettings;
 use tool_host::{FilesConfig, ToolHostConfig};
 

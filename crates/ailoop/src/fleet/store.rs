@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bus::Bus;
 use configuration::{Paths, Secret, Settings};
-use contract::ErrorCode;
+use contract::{Coded as _, ErrorCode};
 use edge::{Edge, EdgeConfig};
 use service::common::CommonSettings;
 use telemetry::Telemetry;

@@ -24,7 +24,7 @@ use contract::subject::{self, ItemSubject, SessionKey};
 use contract::tool::header::REPLICA;
 use contract::tool::sha256_hex;
 use contract::trace::TraceContext;
-use contract::{CommandId, ErrorCode, ToolName};
+use contract::{Coded as _, CommandId, ErrorCode, ToolName};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use telemetry::names::{attr, span};

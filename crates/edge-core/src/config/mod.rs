@@ -228,7 +228,7 @@ mod tests {
         assert!(local.check().is_ok());
         let open = EdgeConfig { ws: ListenConfig { listen: "0.0.0.0:7070".parse().unwrap() }, ..EdgeConfig::default() };
         let refused = open.check().unwrap_err();
-        assert_eq!(refused.code(), ErrorCode::BadConfig);
+        assert_eq!(contract::Coded::code(&refused), ErrorCode::BadConfig);
         assert!(refused.to_string().contains("edge.ws.listen"), "{refused}");
         let guarded = EdgeConfig { token: Some(Secret::new("t")), ..open };
         assert!(guarded.check().is_ok());

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use contract::ErrorCode;
+use contract::{Coded, ErrorCode};
 
 /// Reason for which the edge does not start.
 #[derive(Debug, thiserror::Error)]
@@ -41,9 +41,8 @@ pub enum EdgeStartError {
     Internal(String),
 }
 
-impl EdgeStartError {
-    /// Returns the stable code for users.
-    pub fn code(&self) -> ErrorCode {
+impl Coded for EdgeStartError {
+    fn code(&self) -> ErrorCode {
         match self {
             Self::BadConfig(_) | Self::Listen { .. } => ErrorCode::BadConfig,
             Self::PortInUse { .. } => ErrorCode::PortInUse,

@@ -62,7 +62,7 @@ async fn lives_ready_and_counted() {
     assert_eq!(get(address, "/other").await.0, 404);
 
     let taken = serve(HealthConfig { listen: Some(address) }, work.clone()).await.unwrap_err();
-    assert_eq!(taken.code(), contract::ErrorCode::PortInUse);
+    assert_eq!(contract::Coded::code(&taken), contract::ErrorCode::PortInUse);
     health.end().await;
     refused(address).await;
     assert_eq!(serve(HealthConfig::default(), work).await.unwrap().address(), None);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use configuration::Secret;
-use contract::ErrorCode;
 use contract::limits::FRAME_BYTES_MAX;
+use contract::{Coded as _, ErrorCode};
 use edge::{Edge, EdgeConfig};
 use futures::SinkExt;
 use serde_json::json;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use configuration::Secret;
-use contract::ErrorCode;
+use contract::{Coded as _, ErrorCode};
 use edge::{Edge, EdgeConfig};
 use service::connections::ConnectionLimits;
 use service::tls::TlsConfig;

@@ -12,7 +12,7 @@ use contract::mail::{
     ClosedMail, Mail, MailAction, MailEntry, MailList, MailRequest, MailResponse, PEOPLE, RepliedMail, SentMail,
 };
 use contract::subject::MailboxKey;
-use contract::{AgentId, ErrorCode, MailId, TenantId};
+use contract::{AgentId, Coded as _, ErrorCode, MailId, TenantId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use service::clock::Clock;

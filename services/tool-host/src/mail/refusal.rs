@@ -2,8 +2,8 @@
 
 use ailoop_tool::ToolError;
 use bus::BusError;
-use contract::ErrorCode;
 use contract::mail::MailResponse;
+use contract::{Coded as _, ErrorCode};
 
 /// A failed request to the mailboxes. The message says so where it may have taken effect.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -350,7 +350,7 @@ fn configuration_invalid_error_names_the_field() {
         let config: CommandConfig = serde_json::from_value(config).unwrap();
         let Err(error) = Commands::new(&config, Tasks::new()) else { panic!("{field}") };
         assert!(error.to_string().contains(part), "{error}");
-        assert_eq!(error.code(), contract::ErrorCode::BadConfig);
+        assert_eq!(contract::Coded::code(&error), contract::ErrorCode::BadConfig);
     }
 }
 

@@ -252,7 +252,7 @@ async fn configuration_invalid_error_names_the_field() {
         else {
             panic!("taken: {config:?}");
         };
-        assert_eq!(error.code(), contract::ErrorCode::BadConfig);
+        assert_eq!(contract::Coded::code(&error), contract::ErrorCode::BadConfig);
         error.to_string()
     };
     for (config, part) in [

@@ -214,6 +214,6 @@ async fn marks_of_two_hosts_at_once_are_all_stored() {
 async fn plans_without_files_are_refused_at_the_start() {
     let config = ToolHostConfig { plans: Some(PlansConfig::default()), ..Default::default() };
     let error = ToolHost::start(&config, &NatsConfig::default()).await.unwrap_err();
-    assert_eq!(error.code(), contract::ErrorCode::BadConfig);
+    assert_eq!(contract::Coded::code(&error), contract::ErrorCode::BadConfig);
     assert!(error.to_string().contains("set tool_host.files too"), "{error}");
 }

@@ -218,7 +218,7 @@ async fn webhook_invalid_is_refused_at_the_start() {
         let config: ToolHostConfig = serde_json::from_value(json!({"webhooks": {"act": webhook}})).unwrap();
         let error = ToolHost::start(&config, &NatsConfig::default()).await.unwrap_err();
         assert!(error.to_string().contains(part), "{error}");
-        assert_eq!(error.code(), contract::ErrorCode::BadConfig);
+        assert_eq!(contract::Coded::code(&error), contract::ErrorCode::BadConfig);
     }
     let many: serde_json::Map<String, Value> =
         (0..300).map(|n| (format!("t{n}"), json!({"url": "http://x/", "description": "Acts."}))).collect();
