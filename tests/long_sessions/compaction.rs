@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ailoop::export_import;
 use ailoop_tests::client::TestClient;
 use bus::Read;
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
@@ -16,6 +15,7 @@ use edge::config::ListenConfig;
 use loop_orchestrator::OrchestratorConfig;
 use serde_json::json;
 use session::audit::audit;
+use store_admin::export_import;
 
 use crate::long_sessions::fixture::{LoopFixture, key, orchestrator};
 use crate::long_sessions::slots;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ailoop::export_import;
-use ailoop::failure::CommandFailure;
 use ailoop_tests::nats::NatsServer;
 use bus::{Bus, Read};
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::commit::Commit;
 use contract::subject::SessionKey;
 use contract::{ErrorCode, Timestamp};
+use store_admin::export_import;
+use terminal::failure::CommandFailure;
 
 use crate::long_sessions::fixture::{LoopFixture, key};
 

@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ailoop::failure::CommandFailure;
-use ailoop::move_session::{CellBus, MoveOutcome, move_session};
 use ailoop_tests::nats::NatsServer;
 use bus::{Bus, Read};
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
@@ -13,6 +11,8 @@ use contract::commit::{Commit, Phase};
 use contract::event::Event;
 use contract::subject::SessionKey;
 use contract::{CellName, ErrorCode, SessionId, TenantId};
+use store_admin::move_session::{CellBus, MoveOutcome, move_session};
+use terminal::failure::CommandFailure;
 
 use crate::long_sessions::fixture::{LoopFixture, in_log, key};
 
@@ -222,11 +222,11 @@ async fn session_is_moved_between_real_servers_by_the_permitted_user() -> anyhow
         here.say(&key, &turn.to_string()).await?;
     }
     let mut file = Vec::new();
-    ailoop::export_import::export(&here.bus, &key, here.server.now(), &mut file).await?;
+    store_admin::export_import::export(&here.bus, &key, here.server.now(), &mut file).await?;
     let (a, b) = (NatsServer::start_guarded().await?, NatsServer::start_guarded().await?);
     let connect = async |server: &NatsServer| Bus::connect(&server.config_of("archivist")).await;
     let (bus_a, bus_b) = (connect(&a).await?, connect(&b).await?);
-    ailoop::export_import::import(&bus_a, &mut std::io::Cursor::new(file), here.server.now()).await?;
+    store_admin::export_import::import(&bus_a, &mut std::io::Cursor::new(file), here.server.now()).await?;
     let commits = bus_a.history(&key, 0).await?;
     let cells = cells(&bus_a, &bus_b)?;
     assert_eq!(move_to(&cells, &key, "b", &here.server).await?, moved_from("a")?);

@@ -1,16 +1,16 @@
 //! Composes agents and prompts from the configuration on this disk, without a fleet.
 
+use configuration::models::REHEARSAL;
 use configuration::{Settings, UntrustedConfig};
 use contract::command::Features;
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use contract::ids::AgentId;
 use contract::{ErrorCode, TenantId};
 use prompt_composer::Catalog;
+use terminal::failure::CommandFailure;
+use terminal::{Style, Terminal};
 
 use crate::args::AgentArgs;
-use crate::default_model::REHEARSAL;
-use crate::failure::CommandFailure;
-use crate::terminal::{Style, Terminal};
 
 /// A request to the composer without tools, since only a fleet knows its tools.
 pub(crate) fn compose_request(

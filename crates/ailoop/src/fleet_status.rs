@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use contract::Timestamp;
 use contract::fleet::ReplicaStatus;
+use fleet_connection::client::{EdgeClient, SessionsApi, read_answer};
 use proto::StatusRequest;
 use serde::Deserialize;
-
-use crate::client::{EdgeClient, SessionsApi, read_answer};
-use crate::failure::CommandFailure;
+use terminal::failure::CommandFailure;
 
 /// Status of a fleet, as its edge reports it.
 #[derive(Debug, Clone, Deserialize)]

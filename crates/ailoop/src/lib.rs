@@ -3,56 +3,22 @@
 //! # Layout
 //!
 //! - `args` declares the commands; `commands` has a module for each of them.
-//! - `fleet` runs the services and a nats-server in this process.
-//! - `chat`, `render`, `markdown`, `table` and `terminal` write to the terminal.
-//! - `acp` serves the Agent Client Protocol to editors.
-//! - `backup`, `erase`, `export_import` and `move_session` administer the streams of a fleet directly.
+//! - `help` has the pages of `ailoop help`, and `live_completion` answers a shell that completes.
+//! - `fleet_status`, `compose`, `output`, `scaffold`, `signals` and `version` are parts of several commands.
 
-mod acp;
 pub mod args;
-mod backup;
-mod chat;
-mod client;
-mod columns;
 mod commands;
-mod completion;
 mod compose;
-mod config_check;
-mod contexts;
-mod default_model;
-mod delegation;
-mod directory_record;
-mod erase;
-pub mod export_import;
-pub mod failure;
-mod fleet;
 mod fleet_status;
-mod format;
-mod gate_prompt;
 pub mod help;
-mod instance;
 pub mod live_completion;
-mod local_credentials;
-mod markdown;
-pub mod move_session;
-pub mod nats_binary;
-mod nats_server;
-mod notification;
 mod output;
-mod printable;
-mod private_file;
-mod render;
 mod scaffold;
-pub mod schemas;
 mod signals;
-mod spend_sum;
-mod stream;
-mod table;
-pub mod terminal;
-mod text_argument;
-mod tool_summary;
-mod tools;
 mod version;
+
+use terminal::failure::Exit;
+use terminal::{Style, Terminal};
 
 /// Sets the cryptography provider of TLS for this process; later calls change nothing.
 pub fn install_crypto() {
@@ -60,14 +26,14 @@ pub fn install_crypto() {
 }
 
 /// Runs a command, and prints the failure if it fails.
-pub fn run(cli: args::Cli, terminal: &terminal::Terminal) -> std::process::ExitCode {
+pub fn run(cli: args::Cli, terminal: &Terminal) -> std::process::ExitCode {
     install_crypto();
     version::announce();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            terminal.note(terminal::Style::Bad, &format!("error[internal]: the runtime cannot start: {error}"));
-            return failure::Exit::Failed.code().into();
+            terminal.note(Style::Bad, &format!("error[internal]: the runtime cannot start: {error}"));
+            return Exit::Failed.code().into();
         }
     };
     let exit = runtime.block_on(commands::dispatch(cli.command, terminal)).unwrap_or_else(|failure| {

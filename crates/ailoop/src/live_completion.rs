@@ -6,13 +6,13 @@ use clap::builder::StyledStr;
 use clap::{Args as _, Command, FromArgMatches as _};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
+use fleet_connection::client::{EdgeClient, SessionsApi};
 use proto::{ListAgentsRequest, ListGatesRequest, ListModelsRequest, ListRequest, ListToolsRequest};
+use terminal::printable::one_line;
 
 use crate::args::FleetTarget;
-use crate::client::{EdgeClient, SessionsApi};
 use crate::commands::find_running_fleet;
 use crate::help;
-use crate::printable::one_line;
 
 /// Longest wait for the fleet: a person waits at the prompt of a shell.
 const WAIT_MAX: Duration = Duration::from_secs(1);

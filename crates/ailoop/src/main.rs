@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use ailoop::args::Cli;
-use ailoop::terminal::Terminal;
 use ailoop::{help, live_completion};
 use clap::FromArgMatches as _;
+use terminal::Terminal;
 
 /// A fifth of the time of a busy fleet goes by in the allocator. This one takes half as long as glibc's, and returns
 /// the memory of a burst to the system.

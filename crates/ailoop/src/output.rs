@@ -3,12 +3,12 @@
 use contract::{SessionId, Timestamp};
 use serde_json::Value;
 use service::clock::{Clock as _, SystemClock};
+use terminal::failure::Exit;
+use terminal::format;
+use terminal::table::{Table, TableWidth};
+use terminal::{StdoutClosed, Terminal};
 
 use crate::args::OutputArgs;
-use crate::failure::Exit;
-use crate::format;
-use crate::table::{Table, TableWidth};
-use crate::terminal::{StdoutClosed, Terminal};
 
 /// Characters of a session's title, or a tool's description, in a table.
 const TEXT_CHARS_MAX: usize = 60;

@@ -1,9 +1,8 @@
 //! Ctrl-C and SIGTERM.
 
 use contract::ErrorCode;
+use terminal::failure::CommandFailure;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-
-use crate::failure::CommandFailure;
 
 /// Receives the signals that ask the command to end.
 #[derive(Debug)]

@@ -1,5 +1,7 @@
 //! Errors, by what the caller can do.
 
+use contract::{Coded, ErrorCode};
+
 /// Reason why keys, accounts or credentials cannot be made, kept or handed to a server.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
@@ -74,4 +76,41 @@ pub enum AuthError {
         /// Servers that were there.
         known: usize,
     },
+}
+
+impl Coded for AuthError {
+    fn code(&self) -> ErrorCode {
+        match self {
+            Self::Unreachable { .. } => ErrorCode::NatsUnreachable,
+            Self::UnknownAccount { .. } | Self::ForeignServer { .. } | Self::Refused { .. } => ErrorCode::Unauthorized,
+            Self::Incomplete { .. } => ErrorCode::Unavailable,
+            Self::Key { .. }
+            | Self::UnknownRole(_)
+            | Self::Malformed { .. }
+            | Self::Exists { .. }
+            | Self::File { .. } => ErrorCode::BadRequest,
+        }
+    }
+
+    fn advice(&self) -> Option<String> {
+        let advice = match self {
+            Self::Unreachable { .. } | Self::Refused { .. } => return None,
+            Self::UnknownAccount { .. } | Self::ForeignServer { .. } => {
+                "pass the keys that this nats-server was configured with, and see that it includes their auth.conf"
+            }
+            Self::Exists { .. } => {
+                "pass another directory; for one more credential use `ailoop nats-auth user add`, and after an upgrade \
+                 `ailoop nats-auth update`"
+            }
+            Self::UnknownRole(_) => {
+                let names: Vec<&str> = nats_permissions::roles().iter().map(|role| role.name).collect();
+                return Some(format!("the roles are {}", names.join(", ")));
+            }
+            Self::Incomplete { .. } => "see that all nats-servers run, and repeat the command",
+            Self::Key { .. } | Self::Malformed { .. } | Self::File { .. } => {
+                "pass the directory of `ailoop nats-auth init` with --keys, or its Secrets on stdin with `--keys -`"
+            }
+        };
+        Some(advice.to_owned())
+    }
 }

@@ -109,7 +109,7 @@ fn main() -> ExitCode {
     if let Some(Part::Service { name, options }) = &part {
         let words = ["ailoop", name].into_iter().chain(options.iter().map(String::as_str));
         let command = ailoop::args::Cli::parse_from(words);
-        return ailoop::run(command, &ailoop::terminal::Terminal::new());
+        return ailoop::run(command, &terminal::Terminal::new());
     }
     match play(part, &plan) {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,8 +4,8 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use ailoop::nats_binary::{SearchPaths, find};
 use anyhow::Context;
+use local_fleet::nats_binary::{SearchPaths, find};
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use config_check::ConfigFile;
 
 use super::target::FleetTarget;
-use crate::schemas::ConfigFile;
 
 /// An agent, a model and a tenant.
 #[derive(Debug, Clone, Args)]

@@ -1,9 +1,10 @@
 //! `ailoop acp`: serves an editor over stdin and stdout.
 
+use acp::{EdgeLink, serve};
+use terminal::failure::{CommandFailure, Exit};
+
 use super::fleet_location::connect;
-use crate::acp::{EdgeLink, serve};
 use crate::args::AcpArgs;
-use crate::failure::{CommandFailure, Exit};
 use crate::signals::Interrupts;
 
 pub(super) async fn serve_editor(args: &AcpArgs) -> Result<Exit, CommandFailure> {

@@ -7,15 +7,15 @@ use configuration::TextFile;
 use contract::ErrorCode;
 use contract::tool::sha256_hex;
 use edge::{KeyEntry, KeysFile, Scope};
+use fleet_connection::private_file::replace_file;
 use serde_json::{Value, json};
 use service::clock::{Clock as _, SystemClock};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::table::{Table, TableColumn};
+use terminal::{Style, Terminal};
 
 use crate::args::{ApiKeyCommand, ApiKeyNewArgs, OutputArgs};
-use crate::failure::{CommandFailure, Exit};
 use crate::output::{finish, print_table};
-use crate::private_file::replace_file;
-use crate::table::{Table, TableColumn};
-use crate::terminal::{Style, Terminal};
 
 pub(super) fn run(command: &ApiKeyCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match command {

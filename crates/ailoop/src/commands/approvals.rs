@@ -3,8 +3,15 @@
 use std::path::Path;
 
 use contract::{ErrorCode, Json};
+use fleet_connection::client::{EdgeClient, SessionsApi, command_id};
 use proto::{AnswerRequest, Gate};
 use serde_json::{Value, json};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::printable::{escape_invisible_json, reveal_invisible};
+use terminal::table::{Table, TableColumn};
+use terminal::text_argument;
+use terminal::{Style, Terminal};
 use tool_schema::Schema;
 
 use super::control::note_result;
@@ -12,14 +19,7 @@ use super::fleet_location::connect;
 use super::lists::{GATES_MAX, fetch_gates, fetch_tools};
 use super::session_reference::{resolve_filter, resolve_session};
 use crate::args::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, GateArgs};
-use crate::client::{EdgeClient, SessionsApi, command_id};
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
 use crate::output::{finish, format_session, format_time, json_lines, print_table, shorten};
-use crate::printable::{escape_invisible_json, reveal_invisible};
-use crate::table::{Table, TableColumn};
-use crate::terminal::{Style, Terminal};
-use crate::text_argument;
 
 const COLUMNS: [TableColumn; 6] = [
     TableColumn::name("SESSION"),

@@ -7,15 +7,17 @@ use bus::nats::NatsTransport;
 use bus::{BusError, NatsConfig};
 use contract::{Coded as _, ErrorCode};
 use service::process::retry_while_away;
+use store_admin::backup::{
+    BackupRestore, Existing, Manifest, PartialDirectory, Source, check_files, read_manifest, write_backup,
+};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::{Style, Terminal};
 
 use super::fleet_location::nats_config;
 use crate::args::{BackupArgs, RestoreArgs};
-use crate::backup::{Existing, Manifest, PartialDirectory, Restore, Source, check_files, read_manifest, write_backup};
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
 use crate::output::finish;
 use crate::signals::Interrupts;
-use crate::terminal::{Style, Terminal};
 
 /// Seconds that a cluster may take to elect the leader that answers for JetStream.
 const LEADER_SECONDS_MAX: u32 = 30;
@@ -58,7 +60,7 @@ pub(super) async fn restore_streams(args: &RestoreArgs, terminal: &Terminal) -> 
     let nats_config = nats_config(&args.nats)?;
     let nats = Box::pin(connect(&nats_config)).await?;
     let replicas = args.replicas.unwrap_or(nats_config.replicas.max(1) as u64);
-    let restore = Restore { nats: &nats, directory: &args.directory, manifest: &manifest, replicas, terminal };
+    let restore = BackupRestore { nats: &nats, directory: &args.directory, manifest: &manifest, replicas, terminal };
     let at = |failure: CommandFailure| failure.at(nats_config.shown_url());
     let existing = Box::pin(restore.examine()).await.map_err(at)?;
     permit_deletion(args, &existing, &nats_config, terminal)?;

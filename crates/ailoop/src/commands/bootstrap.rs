@@ -4,12 +4,12 @@ use bus::NatsConfig;
 use configuration::Settings;
 use contract::CellName;
 use service::common::CommonSettings;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{Style, Terminal};
 
 use super::cell_table::{cell_table, find_cell};
 use super::fleet_location::with_bus;
-use crate::failure::{CommandFailure, Exit};
 use crate::output::finish;
-use crate::terminal::{Style, Terminal};
 
 pub(super) async fn ensure_streams(
     fix: bool,

@@ -1,17 +1,17 @@
 //! `ailoop budgets`: what the tenant and its agents have spent, and of how much.
 
 use contract::budget::BudgetStatus;
+use fleet_connection::client::{SessionsApi, read_answer};
 use proto::{ListBudgetsRequest, ResetBudgetRequest};
 use serde_json::json;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::table::{Table, TableColumn};
+use terminal::{Style, Terminal};
 
 use super::fleet_location::connect;
 use crate::args::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
-use crate::client::{SessionsApi, read_answer};
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
 use crate::output::{finish, json_lines, print_table};
-use crate::table::{Table, TableColumn};
-use crate::terminal::{Style, Terminal};
 
 pub(super) async fn run(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match &args.command {

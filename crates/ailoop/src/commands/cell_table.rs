@@ -1,15 +1,14 @@
 //! The table of cells of the configuration: the same as that of the edge.
 
 use configuration::Settings;
-use contract::{CellName, Coded as _, ErrorCode};
+use contract::{CellName, ErrorCode};
 use edge::{CellConfig, CellTable, EdgeConfig};
-
-use crate::failure::CommandFailure;
+use terminal::failure::CommandFailure;
 
 /// Reads the table of the configuration. It is empty if there is none.
 pub(super) fn cell_table() -> Result<CellTable, CommandFailure> {
     let config: EdgeConfig = Settings::read(None)?.section("edge")?;
-    config.cell_table().map_err(|error| CommandFailure::new(error.code(), error.to_string()))
+    Ok(config.cell_table()?)
 }
 
 /// Finds a cell of the table by its name.

@@ -4,12 +4,12 @@ use bus::{Bus, NatsConfig, Read};
 use contract::subject::SessionKey;
 use contract::{CellName, ErrorCode, TenantId};
 use edge::{CellConfig, CellTable};
+use store_admin::move_session::CellBus;
+use terminal::failure::CommandFailure;
 
 use super::cell_table::{cell_table, find_cell};
 use super::fleet_location::nats_config;
 use crate::args::NatsArgs;
-use crate::failure::CommandFailure;
-use crate::move_session::CellBus;
 
 /// The cells of a tenant that can be reached, and the failures of the others.
 pub(super) struct ReachedCells {

@@ -2,25 +2,24 @@
 
 use std::collections::BTreeSet;
 
+use config_check::{CheckReport, ConfigFile};
 use configuration::Paths;
 use contract::ErrorCode;
 use contract::command::Features;
 use contract::settings::AgentSettings;
 use prompt_composer::Explanation;
 use serde_json::{Value, json};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::table::{Table, TableCell, TableColumn};
+use terminal::{Style, Terminal};
 
 use super::config_trust::trust_directory;
 use super::fleet_location::connect;
 use super::lists::fetch_tools;
 use crate::args::{CheckArgs, ConfigCommand, ExplainArgs, OutputArgs, SchemaArgs};
 use crate::compose::{agent_request, note_untrusted, read_catalog};
-use crate::config_check::{self, CheckReport};
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
 use crate::output::{finish, print_table};
-use crate::schemas::ConfigFile;
-use crate::table::{Cell, Table, TableColumn};
-use crate::terminal::{Style, Terminal};
 
 pub(super) async fn run(command: &ConfigCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match command {
@@ -112,13 +111,13 @@ fn explain_agent(args: &ExplainArgs, terminal: &Terminal) -> Result<Exit, Comman
         ("tools.allow", list(&composed.agent.tools.allow), agent),
         ("tools.deny", list(&composed.agent.tools.deny), agent),
     ] {
-        table.push(vec![Cell::from(name), Cell::from(value), Cell::from(origin)]);
+        table.push(vec![TableCell::from(name), TableCell::from(value), TableCell::from(origin)]);
     }
     for setting in settings {
         table.push(vec![
-            Cell::from(setting.name.as_str()),
-            Cell::from(format_value(&setting.value)),
-            Cell::new(Style::Faint, &setting.origin),
+            TableCell::from(setting.name.as_str()),
+            TableCell::from(format_value(&setting.value)),
+            TableCell::new(Style::Faint, &setting.origin),
         ]);
     }
     let printed = print_table(&table, &OutputArgs::default(), terminal);

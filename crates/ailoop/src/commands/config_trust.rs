@@ -5,11 +5,11 @@ use std::path::Path;
 use configuration::ConfigError;
 use configuration::trust::{TrustStore, find_risks};
 use contract::ErrorCode;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{Style, Terminal};
 
 use crate::args::TrustArgs;
-use crate::failure::{CommandFailure, Exit};
 use crate::output::finish;
-use crate::terminal::{Style, Terminal};
 
 pub(super) fn trust_directory(args: &TrustArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let TrustArgs { dir, list, remove } = args;

@@ -1,15 +1,15 @@
 //! `ailoop context`: the fleets that a person works with, by name.
 
 use contract::ErrorCode;
+use fleet_connection::client::EdgeTarget;
+use fleet_connection::contexts::{Context, Contexts};
 use serde_json::json;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::table::{Table, TableColumn};
+use terminal::{Style, Terminal};
 
 use crate::args::{ContextCommand, ContextSetArgs, OutputArgs};
-use crate::client::EdgeTarget;
-use crate::contexts::{Context, Contexts};
-use crate::failure::{CommandFailure, Exit};
 use crate::output::{finish, print_table};
-use crate::table::{Table, TableColumn};
-use crate::terminal::{Style, Terminal};
 
 pub(super) fn run(command: &ContextCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match command {

@@ -1,8 +1,13 @@
 //! `ailoop send`, `pause`, `resume`, `stop`, `cancel`, `fork` and `configure`.
 
 use contract::ErrorCode;
+use fleet_connection::client::{self, EdgeClient, SessionsApi, command_id};
 use proto::{CommandReply, ConfigureRequest, ControlRequest, SendRequest, StartRequest};
 use serde_json::Value;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::text_argument;
+use terminal::{Style, Terminal};
 use tonic::{Request, Response, Status};
 
 use super::fleet_location::connect;
@@ -10,12 +15,7 @@ use super::selection::{confirm, list_selected};
 use super::session_reference::connect_to_session;
 use super::settings::session_options;
 use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs, SessionRef};
-use crate::client::{self, EdgeClient, SessionsApi, command_id};
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
 use crate::output::finish;
-use crate::terminal::{Style, Terminal};
-use crate::text_argument;
 
 /// A command without content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

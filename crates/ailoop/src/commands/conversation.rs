@@ -2,11 +2,19 @@
 
 use std::time::Duration;
 
+use ailoop_client::WatchItem;
 use contract::ErrorCode;
 use contract::event::{Event, GateKind, GateOpened};
 use contract::limits::LAST_WORD_MAX;
+use fleet_connection::client::{EdgeClient, OUTAGE_MAX, SessionsApi, command_id};
 use proto::{AnswerRequest, ControlRequest, Notification, SendRequest, SessionInfo, SessionRequest, StartRequest};
 use serde_json::{Value, json};
+use session_view::chat::gate_menu::{GateMenu, MenuStep};
+use session_view::completion::{CompletionTracker, WaitTarget};
+use session_view::gate_prompt::{self, TypedLine};
+use session_view::notification::{NotificationContent, ParsedNotification};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{StdoutClosed, Style, Terminal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -15,15 +23,7 @@ use super::live_display::{LiveDisplay, Printed, make_renderer};
 use super::session_tree::{SessionTree, TreeItem};
 use super::settings::session_options;
 use crate::args::{ApproveArg, RunArgs, SessionSettings};
-use crate::chat::gate_menu::{GateMenu, MenuStep};
-use crate::client::{EdgeClient, OUTAGE_MAX, SessionsApi, command_id};
-use crate::completion::{CompletionTracker, WaitTarget};
-use crate::failure::{CommandFailure, Exit};
-use crate::gate_prompt::{self, TypedLine};
-use crate::notification::{NotificationContent, ParsedNotification};
 use crate::signals::Interrupts;
-use crate::terminal::{StdoutClosed, Style, Terminal};
-use ailoop_client::WatchItem;
 
 /// Extra wait after `--timeout`: a new session has the same limit, and its own stop reason says more than ours.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(2);

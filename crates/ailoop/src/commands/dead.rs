@@ -1,19 +1,19 @@
 //! `ailoop dead`: lists, shows, retries and drops dead letters.
 
 use contract::ErrorCode;
+use fleet_connection::client::{self, EdgeClient, SessionsApi, read_answer};
 use proto::{DeadRequest, ListDeadRequest};
 use serde::Deserialize;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::table::{Table, TableColumn};
+use terminal::{Style, Terminal};
 
 use super::fleet_location::connect;
 use super::selection::confirm;
 use super::session_reference::{resolve_filter, resolve_session};
 use crate::args::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
-use crate::client::{self, EdgeClient, SessionsApi, read_answer};
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
 use crate::output::{finish, format_time, print_table};
-use crate::table::{Table, TableColumn};
-use crate::terminal::{Style, Terminal};
 
 /// The fields of a dead letter that are printed.
 #[derive(Deserialize)]

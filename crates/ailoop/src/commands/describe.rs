@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use contract::Timestamp;
 use contract::fleet::CallHolder;
+use fleet_connection::client::{SessionsApi, read_answer};
 use proto::SessionRequest;
 use serde::Deserialize;
+use terminal::Terminal;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::printable::one_line;
 
 use super::reading::read_session;
 use crate::args::DescribeArgs;
-use crate::client::{SessionsApi, read_answer};
-use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::Queue;
-use crate::format;
 use crate::output::{finish, shorten};
-use crate::printable::one_line;
-use crate::terminal::Terminal;
 
 /// The printed fields of the answer of the edge.
 #[derive(Deserialize)]

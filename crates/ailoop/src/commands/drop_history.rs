@@ -8,6 +8,9 @@ use bus::two_histories::{HistoryBreak, find_breaks};
 use contract::ErrorCode;
 use contract::commit::CommitMeta;
 use contract::subject::SessionKey;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::{Style, Terminal};
 
 use super::cells::nats_of_session;
 use super::fleet_location::with_bus;
@@ -15,10 +18,7 @@ use super::selection::confirm;
 use super::session_reference::parse_whole_id;
 use crate::args::DropHistoryArgs;
 use crate::compose::parse_tenant;
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
 use crate::output::finish;
-use crate::terminal::{Style, Terminal};
 
 pub(super) async fn drop_history(args: &DropHistoryArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let key = SessionKey { tenant: parse_tenant(&args.tenant)?, session: parse_whole_id(&args.session)? };

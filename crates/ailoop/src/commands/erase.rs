@@ -5,16 +5,16 @@ use std::sync::Arc;
 use bus::nats::NatsTransport;
 use bus::{Bus, Read};
 use contract::subject::SessionKey;
+use store_admin::erase::Eraser;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::{Style, Terminal};
 
 use super::cells::nats_of_tenant;
 use super::selection::confirm;
 use super::session_reference::parse_whole_id;
 use crate::args::SessionsRmArgs;
 use crate::compose::parse_tenant;
-use crate::erase::Eraser;
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
-use crate::terminal::{Style, Terminal};
 
 pub(super) async fn erase_sessions(args: &SessionsRmArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let tenant = parse_tenant(&args.tenant)?;

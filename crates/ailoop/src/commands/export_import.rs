@@ -9,6 +9,9 @@ use bus::Bus;
 use contract::ErrorCode;
 use contract::subject::SessionKey;
 use loop_orchestrator::{Clock as _, SystemClock};
+use store_admin::export_import;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{Style, Terminal};
 
 use super::cells::nats_of_session;
 use super::fleet_location::{nats_config, with_bus};
@@ -16,10 +19,7 @@ use super::reading::read_bus;
 use super::session_reference::parse_whole_id;
 use crate::args::{ExportArgs, ImportArgs};
 use crate::compose::parse_tenant;
-use crate::export_import;
-use crate::failure::{CommandFailure, Exit};
 use crate::output::finish;
-use crate::terminal::{Style, Terminal};
 
 pub(super) async fn export_session(args: &ExportArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let key = SessionKey { tenant: parse_tenant(&args.tenant)?, session: parse_whole_id(&args.session)? };

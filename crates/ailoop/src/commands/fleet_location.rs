@@ -4,14 +4,14 @@ use ailoop_client::RunFile;
 use bus::{Bus, NatsConfig};
 use configuration::{Settings, env};
 use contract::{CellName, ErrorCode};
+use fleet_connection::client::{EdgeClient, EdgeTarget};
+use fleet_connection::contexts::{Context, Contexts};
+use fleet_connection::instance::Home;
 use service::common::CommonSettings;
+use terminal::failure::CommandFailure;
 
 use super::cell_table::{cell_table, find_cell};
 use crate::args::{FleetTarget, NatsArgs};
-use crate::client::{EdgeClient, EdgeTarget};
-use crate::contexts::{Context, Contexts};
-use crate::failure::CommandFailure;
-use crate::instance::Home;
 
 /// The variable with the address of the edge for the SDKs.
 pub(super) const HTTP_ADDRESS: &str = "AILOOP_URL";

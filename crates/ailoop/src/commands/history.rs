@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
+use ailoop_client::WatchItem;
 use contract::Timestamp;
 use contract::event::Event;
+use fleet_connection::client::{EdgeClient, SessionsApi, read_answer};
+use fleet_connection::stream::SessionStream;
 use proto::{ReplayRequest, SessionRequest};
 use serde::Deserialize;
 use serde_json::Value;
+use session_view::notification::{NotificationContent, ParsedNotification};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::table::{Table, TableColumn};
+use terminal::{Style, Terminal};
 
 use super::reading::read_session;
 use crate::args::{DecisionsArgs, ReplayArgs};
-use crate::client::{EdgeClient, SessionsApi, read_answer};
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
-use crate::notification::{NotificationContent, ParsedNotification};
 use crate::output::{finish, print_table};
-use crate::stream::SessionStream;
-use crate::table::{Table, TableColumn};
-use crate::terminal::{Style, Terminal};
-use ailoop_client::WatchItem;
 
 /// Longest wait for the next event, of a session that is known to have more events.
 const NEXT_EVENT_MAX: Duration = Duration::from_secs(30);

@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{Style, Terminal};
+
 use crate::args::{InitArgs, ToolsNewArgs};
-use crate::failure::{CommandFailure, Exit};
 use crate::scaffold::{write_configuration, write_python_tool};
-use crate::terminal::{Style, Terminal};
 
 pub(super) fn write_project(args: &InitArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     note_written(&write_configuration(Path::new(""), &args.name)?, terminal);

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeSet;
 
+use fleet_connection::client::{EdgeClient, SessionsApi};
 use proto::{Gate, ListGatesRequest, ListReply, ListToolsRequest, Queue, QueuesRequest, SessionInfo, ToolInfo};
 use serde_json::{Value, json};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::table::{Table, TableCell, TableColumn};
+use terminal::{Style, Terminal};
+use tool_trial::describe;
 
 use super::fleet_location::connect;
 use super::reading::read_fleet;
 use super::selection::list_request;
 use crate::args::{QueuesArgs, SessionsArgs, SessionsCommand, ToolsArgs};
-use crate::client::{EdgeClient, SessionsApi};
-use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::FleetStatus;
-use crate::format;
 use crate::output::{finish, first_line, format_session, format_time, json_lines, print_table};
-use crate::table::{Cell, Table, TableColumn};
-use crate::terminal::{Style, Terminal};
-use crate::tools::describe;
 
 /// Text in the table for a session with a gate that waits for a person.
 const ASKS_YOU: &str = "asks you";
@@ -138,11 +138,11 @@ pub(super) async fn list_queues(args: &QueuesArgs, terminal: &Terminal) -> Resul
     Ok(finish(printed))
 }
 
-fn session_row(session: &SessionInfo, id: String, updated: String, is_asking: bool) -> Vec<Cell> {
+fn session_row(session: &SessionInfo, id: String, updated: String, is_asking: bool) -> Vec<TableCell> {
     let phase = if is_asking { ASKS_YOU } else { &session.phase };
     vec![
         id.into(),
-        Cell::new(phase_style(phase), phase),
+        TableCell::new(phase_style(phase), phase),
         session.agent.as_str().into(),
         session.model.as_str().into(),
         session.turn.to_string().into(),

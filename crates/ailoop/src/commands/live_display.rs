@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use contract::event::Event;
 use proto::Notification;
+use session_view::chat::input::current_size;
+use session_view::chat::plan_view::PlanView;
+use session_view::chat::screen::{Region, Screen};
+use session_view::chat::status_line::StatusLine;
+use session_view::notification::{NotificationContent, ParsedNotification, to_json_line};
+use session_view::render::{SessionRenderer, render_text};
+use session_view::tool_summary::to_line;
+use terminal::{Layout, Output, StdoutClosed, Style, Terminal};
 use tokio::time::{Instant, sleep_until};
 
 use crate::args::TRACE_URL;
-use crate::chat::input::current_size;
-use crate::chat::plan_view::PlanView;
-use crate::chat::screen::{Region, Screen};
-use crate::chat::status_line::StatusLine;
-use crate::notification::{NotificationContent, ParsedNotification, to_json_line};
-use crate::render::{SessionRenderer, render_text};
-use crate::terminal::{Layout, Output, StdoutClosed, Style, Terminal};
-use crate::tool_summary::to_line;
 
 /// Shortest time between two frames without finished lines.
 pub(super) const FRAME_INTERVAL: Duration = Duration::from_millis(40);

@@ -4,18 +4,18 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use contract::{AgentId, ErrorCode};
+use fleet_connection::client::{EdgeClient, SessionsApi, command_id};
 use proto::{ListMailRequest, Mail, ReplyMailRequest, SendMailRequest};
 use serde_json::{Value, json};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::text_argument;
+use terminal::{Style, Terminal};
 use tokio::time::sleep;
 use tonic::{Request, Response, Status};
 
 use super::fleet_location::connect;
 use crate::args::{FleetTarget, MailArgs, MailCloseArgs, MailCommand, MailReplyArgs, MailSendArgs};
-use crate::client::{EdgeClient, SessionsApi, command_id};
-use crate::failure::{CommandFailure, Exit};
 use crate::output::{finish, json_lines};
-use crate::terminal::{Style, Terminal};
-use crate::text_argument;
 
 /// Retries of a write that was not answered.
 const RETRIES_MAX: usize = 2;

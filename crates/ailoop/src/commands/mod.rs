@@ -49,12 +49,14 @@ mod up;
 mod version;
 mod watch;
 
+use fleet_connection::client::EdgeClient;
+use local_fleet::service_failure;
+use terminal::Terminal;
+use terminal::failure::{CommandFailure, Exit};
+
 use self::control::ControlVerb;
 use crate::args::{CliCommand, ConfigCommand, FleetTarget, PatternsCommand};
-use crate::client::EdgeClient;
-use crate::failure::{CommandFailure, Exit};
 use crate::help;
-use crate::terminal::Terminal;
 
 /// Connects to a fleet that runs already.
 pub(crate) async fn find_running_fleet(target: &FleetTarget) -> Option<EdgeClient> {
@@ -140,5 +142,5 @@ async fn perform(command: CliCommand, terminal: &Terminal) -> Result<Exit, Comma
 
 /// Returns the exit of a service that runs alone, so that one image can be any of them.
 fn to_exit(result: anyhow::Result<()>) -> Result<Exit, CommandFailure> {
-    Ok(result.map(|()| Exit::Done)?)
+    result.map(|()| Exit::Done).map_err(|error| service_failure(&error))
 }

@@ -5,13 +5,13 @@ use configuration::{Paths, TextFile};
 use contract::ErrorCode;
 use model_gateway::{Providers, probe};
 use serde_json::{Value, json};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::table::{Table, TableCell, TableColumn};
+use terminal::{Style, Terminal};
 
 use crate::args::{ModelsArgs, ProbeArgs};
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
 use crate::output::{finish, json_lines, print_table};
-use crate::table::{Cell, Table, TableColumn};
-use crate::terminal::{Style, Terminal};
 
 const COLUMNS: [TableColumn; 9] = [
     TableColumn::name("MODEL"),
@@ -87,7 +87,7 @@ fn read_models() -> Result<(Paths, ModelsFile, TextFile), CommandFailure> {
     Ok((paths, models, file))
 }
 
-fn model_row(model: &Resolved) -> Vec<Cell> {
+fn model_row(model: &Resolved) -> Vec<TableCell> {
     let settings = &model.entry.settings;
     let tokens = |tokens: Option<u64>| tokens.map_or_else(|| "?".to_owned(), format::count);
     let tools = if settings.multi_tool && settings.max_parallel_tools > 1 {
@@ -116,9 +116,9 @@ fn model_row(model: &Resolved) -> Vec<Cell> {
     ]
 }
 
-fn key_cell(provider: &ProviderEntry) -> Cell {
+fn key_cell(provider: &ProviderEntry) -> TableCell {
     let has_key = (provider.api_key_file.is_none() && provider.api_key_env.is_none()) || provider.api_key().is_ok();
-    Cell::new(if has_key { Style::Good } else { Style::Faint }, &format_key(provider))
+    TableCell::new(if has_key { Style::Good } else { Style::Faint }, &format_key(provider))
 }
 
 /// Formats whether the key of a provider is set, without its value.

@@ -3,16 +3,16 @@
 use contract::ErrorCode;
 use contract::subject::SessionKey;
 use loop_orchestrator::{Clock as _, SystemClock};
+use store_admin::move_session::{self, MoveOutcome};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{Style, Terminal};
 
 use super::cell_table::{cell_table, find_cell};
 use super::cells::{ReachedCells, connect_all};
 use super::session_reference::parse_whole_id;
 use crate::args::MoveArgs;
 use crate::compose::parse_tenant;
-use crate::failure::{CommandFailure, Exit};
-use crate::move_session::{self, MoveOutcome};
 use crate::output::finish;
-use crate::terminal::{Style, Terminal};
 
 pub(super) async fn move_session(args: &MoveArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let key = SessionKey { tenant: parse_tenant(&args.tenant)?, session: parse_whole_id(&args.session)? };

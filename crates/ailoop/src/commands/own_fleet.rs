@@ -3,15 +3,15 @@
 use configuration::env;
 use configuration::models::is_key_set;
 use contract::ErrorCode;
+use fleet_connection::client::EdgeClient;
+use local_fleet::{FleetOptions, FleetPlan, LocalFleet};
+use terminal::failure::CommandFailure;
+use terminal::{Style, Terminal};
 
 use super::fleet_location::{HTTP_ADDRESS, find_shared_fleet, http_address_hint};
 use crate::args::{Files, FleetTarget};
-use crate::client::EdgeClient;
 use crate::compose::note_untrusted;
-use crate::failure::CommandFailure;
-use crate::fleet::{FleetPlan, LocalFleet};
 use crate::signals::Interrupts;
-use crate::terminal::{Style, Terminal};
 
 /// Connects to a fleet that runs, if there is one.
 pub(super) async fn connect_to_shared_fleet(
@@ -34,7 +34,9 @@ pub(super) async fn start_own_fleet(
     terminal: &Terminal,
     interrupts: &mut Interrupts,
 ) -> Result<Option<LocalFleet>, CommandFailure> {
-    let Some(plan) = interrupts.run_until_interrupted(FleetPlan::for_one_command(files, model)).await else {
+    let (root, out) = (files.root.clone(), files.out.clone());
+    let options = FleetOptions { root, out, model, ..FleetOptions::default() };
+    let Some(plan) = interrupts.run_until_interrupted(FleetPlan::for_one_command(options)).await else {
         return Ok(None);
     };
     let plan = plan?;

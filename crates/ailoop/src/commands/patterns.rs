@@ -7,21 +7,21 @@ use contract::command::Features;
 use contract::event::{Event, StopReason};
 use contract::model::{FinishReason, SignalForm, ToolCall};
 use contract::settings::ContinuationSettings;
+use fleet_connection::client::SessionsApi;
 use proto::ListRequest;
 use reply::Patterns;
 use serde::Deserialize;
 use serde_json::json;
 use session::continuation::{self, ContinuationVerdict, decide_sample};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::{Style, Terminal};
 
 use super::fleet_location::connect;
 use super::history::fetch_events;
 use crate::args::{PatternsSuggestArgs, PatternsTestArgs};
-use crate::client::SessionsApi;
 use crate::compose::{compose_agent, read_catalog};
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
 use crate::output::finish;
-use crate::terminal::{Style, Terminal};
 
 /// Sessions whose replies are read for suggestions, the newest first.
 const SESSIONS_MAX: u32 = 200;

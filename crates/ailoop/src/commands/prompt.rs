@@ -2,12 +2,12 @@
 
 use contract::command::Features;
 use similar::{ChangeTag, TextDiff};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{Style, Terminal};
 
 use crate::args::{PromptCommand, PromptShowArgs};
 use crate::compose::{compose_agent, read_catalog};
-use crate::failure::{CommandFailure, Exit};
 use crate::output::finish;
-use crate::terminal::{Style, Terminal};
 
 pub(super) fn run(command: &PromptCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match command {

@@ -2,15 +2,15 @@
 
 use bus::{Bus, NatsConfig};
 use contract::ErrorCode;
+use fleet_connection::client::{self, EdgeClient};
+use fleet_connection::instance::Home;
+use local_fleet::LocalStore;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{Style, Terminal};
 
 use super::fleet_location::{find_fleet, is_nats_named, no_fleet};
 use super::session_reference::find_session;
 use crate::args::{FleetTarget, NatsArgs, SessionRef};
-use crate::client::{self, EdgeClient};
-use crate::failure::{CommandFailure, Exit};
-use crate::fleet::LocalStore;
-use crate::instance::Home;
-use crate::terminal::{Style, Terminal};
 
 /// Reads by the edge.
 pub(super) async fn read_fleet<T>(

@@ -1,16 +1,16 @@
 //! `ailoop repair`: repeats the outstanding effects of sessions, after the server was restored to an older state.
 
 use contract::ErrorCode;
+use fleet_connection::client::{EdgeClient, SessionsApi};
 use proto::{RepairReply, SessionRequest};
 use serde_json::json;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{Style, Terminal};
 
 use super::fleet_location::connect;
 use super::selection::list_selected;
 use super::session_reference::resolve_session;
 use crate::args::{RepairArgs, SessionFilter};
-use crate::client::{EdgeClient, SessionsApi};
-use crate::failure::{CommandFailure, Exit};
-use crate::terminal::{Style, Terminal};
 
 pub(super) async fn repair_sessions(args: &RepairArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;

@@ -1,14 +1,15 @@
 //! `ailoop run`: one prompt to its end, in the running fleet or in a fleet of its own.
 
+use fleet_connection::client::{self, EdgeClient};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::text_argument;
+use terminal::{Style, Terminal};
+
 use super::conversation::{Conversation, FleetLifetime};
 use super::own_fleet::{connect_to_shared_fleet, start_own_fleet};
 use super::session_reference::{newest_session, resolve_or_new};
 use crate::args::RunArgs;
-use crate::client::{self, EdgeClient};
-use crate::failure::{CommandFailure, Exit};
 use crate::signals::Interrupts;
-use crate::terminal::{Style, Terminal};
-use crate::text_argument;
 
 pub(super) async fn run_prompt(args: &RunArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let prompt = text_argument::read_prompt(&args.prompt, terminal)?;

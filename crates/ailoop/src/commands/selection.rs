@@ -3,12 +3,12 @@
 use std::io::{BufRead as _, IsTerminal as _};
 
 use contract::ErrorCode;
+use fleet_connection::client::{EdgeClient, SessionsApi};
 use proto::{ListRequest, SessionInfo};
+use terminal::failure::CommandFailure;
+use terminal::{Style, Terminal};
 
 use crate::args::{PhaseArg, SessionFilter};
-use crate::client::{EdgeClient, SessionsApi};
-use crate::failure::CommandFailure;
-use crate::terminal::{Style, Terminal};
 
 /// Sessions that one request lists.
 const PAGE_SESSIONS_MAX: u32 = 1_000;

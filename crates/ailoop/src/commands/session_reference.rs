@@ -1,12 +1,12 @@
 //! Sessions as people name them: by id, by the short form or the beginning of a generated id, or as the newest one.
 
 use contract::{ErrorCode, SessionId};
+use fleet_connection::client::{self, EdgeClient, SessionsApi};
 use proto::{ListRequest, SessionRequest};
+use terminal::failure::CommandFailure;
 
 use super::fleet_location::connect;
 use crate::args::{FleetTarget, SessionRef};
-use crate::client::{self, EdgeClient, SessionsApi};
-use crate::failure::CommandFailure;
 
 /// Characters of a generated id: nobody shortens one and still writes so many.
 const GENERATED_ID_CHARS: usize = 36;

@@ -7,19 +7,18 @@ use std::time::Duration;
 use ailoop_client::WatchItem;
 use contract::event::Event;
 use contract::{CallId, ErrorCode, SessionId, TenantId};
+use fleet_connection::client::{EdgeClient, SessionsApi};
+use fleet_connection::stream::SessionStream;
 use proto::SessionRequest;
 use service::tasks::Tasks;
+use session_view::delegation::{DEPTH_MAX, Delegation, child_layout, indent, render_deeper};
+use session_view::notification::{NotificationContent, ParsedNotification};
+use session_view::render::SessionRenderer;
+use terminal::failure::CommandFailure;
+use terminal::{Layout, Output};
 use tokio::sync::{Notify, OnceCell, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-
-use crate::client::{EdgeClient, SessionsApi};
-use crate::delegation::{DEPTH_MAX, Delegation, child_layout, indent, render_deeper};
-use crate::failure::CommandFailure;
-use crate::notification::{NotificationContent, ParsedNotification};
-use crate::render::SessionRenderer;
-use crate::stream::SessionStream;
-use crate::terminal::{Layout, Output};
 
 /// Child sessions that are followed at once; further ones are only named.
 const FOLLOWED_MAX: usize = 16;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use contract::ErrorCode;
 use serde_json::{Map, Value, json};
+use terminal::failure::CommandFailure;
 
 use crate::args::SessionSettings;
-use crate::failure::CommandFailure;
 
 /// Builds the fields that the command line sets.
 pub(super) fn session_options(

@@ -4,12 +4,12 @@ use clap::Command;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 use contract::ErrorCode;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{Style, Terminal};
 
 use crate::args::ManArgs;
-use crate::failure::{CommandFailure, Exit};
 use crate::help;
 use crate::output::finish;
-use crate::terminal::{Style, Terminal};
 
 /// The variable by which a completion script asks this command for candidates.
 const COMPLETION_VARIABLE: &str = "COMPLETE";

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use contract::event::Spent;
+use fleet_connection::client::{EdgeClient, SessionsApi, read_answer};
 use proto::StatsRequest;
 use serde::Deserialize;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::table::{Table, TableColumn};
+use terminal::{Style, Terminal};
 
 use super::reading::read_fleet;
 use crate::args::StatsArgs;
-use crate::client::{EdgeClient, SessionsApi, read_answer};
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
 use crate::output::{finish, print_table};
-use crate::table::{Table, TableColumn};
-use crate::terminal::{Style, Terminal};
 
 /// The printed figures of one agent with one model.
 #[derive(Deserialize)]

@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
+use fleet_connection::client::EdgeClient;
+use terminal::columns::wrap_words;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::printable::one_line;
+use terminal::table::{Table, TableCell, TableColumn, TableWidth};
+use terminal::{Style, StyledLine, StyledSpan, Terminal, line_width};
+
 use super::fleet_location::connect;
 use crate::args::{OutputArgs, StatusArgs, TopArgs};
-use crate::client::EdgeClient;
-use crate::columns::wrap_words;
-use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::{FleetStatus, Queue, Replica, Stored};
-use crate::format;
 use crate::output::{finish, table_width};
-use crate::printable::one_line;
 use crate::signals::Interrupts;
-use crate::table::{Cell, Table, TableColumn, TableWidth};
-use crate::terminal::{Span, Style, StyledLine, Terminal, line_width};
 
 pub(super) async fn show_status(args: &StatusArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
@@ -54,13 +55,13 @@ pub(super) async fn watch_status(args: &TopArgs, terminal: &Terminal) -> Result<
 async fn look(client: &EdgeClient, width: TableWidth) -> Result<Vec<StyledLine>, CommandFailure> {
     client.reconnect_if_moved().await?;
     let (status, _) = FleetStatus::fetch(client).await?;
-    let mut lines = vec![vec![Span::new(Style::Faint, format!("{}  Ctrl-C ends it", status.now))]];
+    let mut lines = vec![vec![StyledSpan::new(Style::Faint, format!("{}  Ctrl-C ends it", status.now))]];
     lines.extend(draw(&status, width));
     Ok(lines)
 }
 
 fn outage_lines(failure: &CommandFailure) -> Vec<StyledLine> {
-    failure.to_string().lines().map(|line| vec![Span::new(Style::Bad, one_line(line))]).collect()
+    failure.to_string().lines().map(|line| vec![StyledSpan::new(Style::Bad, one_line(line))]).collect()
 }
 
 /// Draws the status. Lines that need attention come first: a terminal may be too low for the rest.
@@ -97,7 +98,7 @@ fn draw(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
 /// Counts of sessions and dead letters.
 fn session_lines(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
     let count = |count: u64, what: &str, style: Style| {
-        Span::new(if count == 0 { Style::Faint } else { style }, format!("{} {what}", format::count(count)))
+        StyledSpan::new(if count == 0 { Style::Faint } else { style }, format!("{} {what}", format::count(count)))
     };
     let mut parts = match status.sessions {
         Some(sessions) => vec![
@@ -107,28 +108,28 @@ fn session_lines(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
             count(sessions.idle, "idle", Style::Plain),
             count(sessions.ended, "ended", Style::Faint),
         ],
-        None => vec![Span::new(Style::Faint, "not counted: the index is not in memory")],
+        None => vec![StyledSpan::new(Style::Faint, "not counted: the index is not in memory")],
     };
     if status.dead_letters > 0 {
         let letters = format::plural(status.dead_letters, "dead letter");
-        parts.push(Span::new(Style::Bad, format!("{letters}: see `ailoop dead list`")));
+        parts.push(StyledSpan::new(Style::Bad, format!("{letters}: see `ailoop dead list`")));
     }
     join_parts("sessions  ", parts, width)
 }
 
 /// Joins parts to lines; a part is never split.
-fn join_parts(title: &str, parts: Vec<Span>, width: TableWidth) -> Vec<StyledLine> {
+fn join_parts(title: &str, parts: Vec<StyledSpan>, width: TableWidth) -> Vec<StyledLine> {
     let columns = match width {
         TableWidth::Terminal(columns) => columns,
         TableWidth::File | TableWidth::Unlimited => usize::MAX,
     };
-    let mut line = vec![Span::new(Style::Faint, title)];
+    let mut line = vec![StyledSpan::new(Style::Faint, title)];
     let (mut lines, mut is_first) = (Vec::new(), true);
     for part in parts {
-        let comma = Span::new(Style::Plain, ", ");
+        let comma = StyledSpan::new(Style::Plain, ", ");
         if !is_first && line_width(&line) + comma.text.len() + part.text.chars().count() + 1 > columns {
-            line.push(Span::new(Style::Plain, ","));
-            let indent = Span::new(Style::Plain, " ".repeat(title.len()));
+            line.push(StyledSpan::new(Style::Plain, ","));
+            let indent = StyledSpan::new(Style::Plain, " ".repeat(title.len()));
             lines.push(std::mem::replace(&mut line, vec![indent]));
         } else if !is_first {
             line.push(comma);
@@ -156,13 +157,13 @@ fn warning_lines(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
     for warning in missing.chain(warnings) {
         for (index, part) in wrap_words(&warning, columns).into_iter().enumerate() {
             let title = if index == 0 { TITLE.to_owned() } else { " ".repeat(TITLE.len()) };
-            lines.push(vec![Span::new(Style::Warn, title), Span::new(Style::Plain, part)]);
+            lines.push(vec![StyledSpan::new(Style::Warn, title), StyledSpan::new(Style::Plain, part)]);
         }
     }
     lines
 }
 
-fn replica_row(replica: &Replica) -> Vec<Cell> {
+fn replica_row(replica: &Replica) -> Vec<TableCell> {
     let status = &replica.status;
     let work: Vec<String> =
         status.work.iter().map(|(queue, load)| format!("{queue} {}/{}", load.running, load.max)).collect();
@@ -181,24 +182,24 @@ fn replica_row(replica: &Replica) -> Vec<Cell> {
         replica.build().into(),
         format::age(replica.uptime()).into(),
         work.join(", ").into(),
-        Cell::new(style, &state),
+        TableCell::new(style, &state),
     ]
 }
 
-fn queue_row(queue: &Queue) -> Vec<Cell> {
+fn queue_row(queue: &Queue) -> Vec<TableCell> {
     let oldest = queue.oldest_ms.map_or_else(|| "-".to_owned(), |ms| format::duration(Duration::from_millis(ms)));
     let count = format::count;
     // Nobody takes what waits.
     let style = if queue.waiting > 0 && queue.pullers == 0 { Style::Warn } else { Style::Plain };
     vec![
         queue.name.as_str().into(),
-        Cell::new(style, &count(queue.waiting)),
+        TableCell::new(style, &count(queue.waiting)),
         count(queue.held).into(),
         count(queue.pullers).into(),
         oldest.into(),
     ]
 }
 
-fn stored_row(stored: &Stored) -> Vec<Cell> {
+fn stored_row(stored: &Stored) -> Vec<TableCell> {
     vec![stored.name.as_str().into(), format::count(stored.messages).into(), format::bytes(stored.bytes).into()]
 }

@@ -9,8 +9,18 @@ use contract::tool::{ASK_USER, DELEGATE, EffectClass};
 use contract::{ErrorCode, Json, TenantId, ToolName, subject};
 use futures::StreamExt as _;
 use loop_orchestrator::{Clock as _, SystemClock};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::text_argument;
+use terminal::{Style, Terminal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tool_schema::Schema;
+use tool_trial::activity::{ActivityLine, ActivityTracker};
+use tool_trial::describe;
+use tool_trial::tool_client::{CallExchange, ToolClient};
+use tool_trial::tool_reply::{ToolReply, TrialError};
+use tool_trial::trial_call::{TrialCall, TrialCaller};
+use tool_trial::verify::{examine, has_passed, show};
 use uuid::Uuid;
 
 use super::fleet_location::{connect, nats_config, with_bus};
@@ -19,18 +29,8 @@ use crate::args::{
     NatsTarget, ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs,
 };
 use crate::compose::parse_tenant;
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
 use crate::output::finish;
 use crate::signals::Interrupts;
-use crate::terminal::{Style, Terminal};
-use crate::text_argument;
-use crate::tools::activity::{ActivityLine, ActivityTracker};
-use crate::tools::describe;
-use crate::tools::tool_client::{CallExchange, ToolClient};
-use crate::tools::tool_reply::{ToolReply, TrialError};
-use crate::tools::trial_call::{TrialCall, TrialCaller};
-use crate::tools::verify::{examine, has_passed, show};
 
 /// Longest wait of `verify` for an answer, whatever the timeout of the tool; `--timeout` overrides it.
 const VERIFY_TIMEOUT_MAX: Duration = Duration::from_secs(30);

@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use fleet_connection::client::{SessionsApi, read_answer};
 use proto::SessionRequest;
 use serde::Deserialize;
 use serde_json::Value;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::printable::one_line;
+use terminal::{Style, Terminal};
 
 use super::reading::read_session;
 use crate::args::TraceArgs;
-use crate::client::{SessionsApi, read_answer};
-use crate::failure::{CommandFailure, Exit};
-use crate::format;
 use crate::output::finish;
-use crate::printable::one_line;
-use crate::terminal::{Style, Terminal};
 
 /// Columns of the picture of when a span began and ended.
 const BAR_COLUMNS: usize = 24;

@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
+use fleet_connection::client::{EdgeClient, SessionsApi, read_answer};
 use proto::TranscriptRequest;
 use serde::Serialize;
 use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{Style, Terminal};
 
 use super::reading::read_session;
 use crate::args::TranscriptArgs;
-use crate::client::{EdgeClient, SessionsApi, read_answer};
-use crate::failure::{CommandFailure, Exit};
-use crate::terminal::{Style, Terminal};
 
 /// Characters of a call's arguments that are printed.
 const ARGUMENTS_CHARS_MAX: usize = 200;

@@ -4,18 +4,19 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use ailoop_client::RunFile;
+use fleet_connection::local_credentials::CredentialSource;
+use local_fleet::{FleetOptions, FleetPlan, ListenOverrides, LocalFleet};
 use nats_credentials::hide_login;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{Style, Terminal};
 
 use super::own_fleet::note_plan;
 use crate::args::UpArgs;
-use crate::failure::{CommandFailure, Exit};
-use crate::fleet::{FleetPlan, LocalFleet};
 use crate::signals::Interrupts;
-use crate::terminal::{Style, Terminal};
 
 pub(super) async fn run_fleet(args: &UpArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let mut interrupts = Interrupts::listen()?;
-    let Some(plan) = interrupts.run_until_interrupted(FleetPlan::for_up(args)).await else {
+    let Some(plan) = interrupts.run_until_interrupted(FleetPlan::for_up(fleet_options(args))).await else {
         return Ok(Exit::Interrupted);
     };
     let plan = plan?;
@@ -37,6 +38,23 @@ pub(super) async fn run_fleet(args: &UpArgs, terminal: &Terminal) -> Result<Exit
         (Some(failure), _) => Err(failure),
         (None, Some(())) => Ok(Exit::Done),
         (None, None) => Ok(Exit::Interrupted),
+    }
+}
+
+/// Returns the choices of the command line.
+fn fleet_options(args: &UpArgs) -> FleetOptions {
+    FleetOptions {
+        root: args.files.root.clone(),
+        out: args.files.out.clone(),
+        model: args.model.clone(),
+        nats: args.nats.clone(),
+        nats_port: args.nats_port,
+        listen: ListenOverrides { host: args.host, ws: args.ws_port, grpc: args.grpc_port },
+        credentials: match (args.no_credentials, args.new_token) {
+            (true, _) => CredentialSource::None,
+            (false, true) => CredentialSource::New,
+            (false, false) => CredentialSource::Kept,
+        },
     }
 }
 

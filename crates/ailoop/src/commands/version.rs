@@ -1,9 +1,10 @@
 //! `ailoop version`: prints what this binary was built from.
 
+use terminal::Terminal;
+use terminal::failure::Exit;
+
 use crate::args::VersionArgs;
-use crate::failure::Exit;
 use crate::output::finish;
-use crate::terminal::Terminal;
 use crate::version;
 
 pub(super) fn print_version(args: VersionArgs, terminal: &Terminal) -> Exit {

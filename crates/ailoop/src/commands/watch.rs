@@ -1,18 +1,19 @@
 //! `ailoop watch`: shows a session from its beginning to its end.
 
+use fleet_connection::client::{EdgeClient, SessionsApi};
+use proto::SessionRequest;
+use session_view::completion::{CompletionTracker, WaitTarget};
+use session_view::notification::ParsedNotification;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{StdoutClosed, Terminal};
+
 use super::conversation::{FleetLifetime, add_reattach_help, show_other_items};
 use super::live_display::{LiveDisplay, Printed, make_renderer};
 use super::reading::read_session;
 use super::session_reference::connect_to_session;
 use super::session_tree::SessionTree;
 use crate::args::WatchArgs;
-use crate::client::{EdgeClient, SessionsApi};
-use crate::completion::{CompletionTracker, WaitTarget};
-use crate::failure::{CommandFailure, Exit};
-use crate::notification::ParsedNotification;
 use crate::signals::Interrupts;
-use crate::terminal::{StdoutClosed, Terminal};
-use proto::SessionRequest;
 
 pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let mut interrupts = Interrupts::listen()?;

@@ -4,12 +4,12 @@ use std::fmt::Write as _;
 
 use clap::{Command, CommandFactory as _};
 use contract::ErrorCode;
+use session_view::render::render_text;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{ReplyFormat, Terminal};
 
 use crate::args::Cli;
-use crate::failure::{CommandFailure, Exit};
 use crate::output::finish;
-use crate::render::render_text;
-use crate::terminal::{ReplyFormat, Terminal};
 
 /// The commands in the order of the help, by what they are for.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -69,7 +69,7 @@ pub(crate) fn print_help(words: &[String], terminal: &Terminal) -> Result<Exit, 
         let layout = terminal.layout();
         // A topic is read by people in a file, too.
         let reply = ReplyFormat::Markdown { has_styles: terminal.has_styles() };
-        let outputs = render_text(crate::terminal::Layout { reply, ..layout }, text);
+        let outputs = render_text(terminal::Layout { reply, ..layout }, text);
         return Ok(finish(terminal.print_outputs(&outputs)));
     }
     let mut found = &mut command;

@@ -5,8 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use contract::{ErrorCode, ToolName};
-
-use crate::failure::CommandFailure;
+use terminal::failure::CommandFailure;
 
 const AGENTS: &str = include_str!("agents.yaml");
 const AGENT_PROMPT: &str = include_str!("agent.md");

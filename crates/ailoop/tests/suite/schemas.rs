@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use ailoop::schemas::ConfigFile;
+use config_check::ConfigFile;
 use configuration::TextFile;
 use jsonschema::Validator;
 use serde_json::{Value, json};

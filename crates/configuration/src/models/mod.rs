@@ -15,6 +15,9 @@ pub use file::{FILE, load, mistakes, parse, schema};
 const DEFAULT_MODELS: &[&str] =
     &["gpt-4o-mini", "claude-sonnet-4-5", "gemini-2.5-flash", "openrouter/openai/gpt-4o-mini"];
 
+/// The scripted model of the shipped models.yaml, which needs no server and no key.
+pub const REHEARSAL: &str = "rehearsal";
+
 impl ModelsFile {
     /// The model for agents where nothing names one; none if no provider of such a model has a key.
     pub fn find_default_model(&self, has_key: impl Fn(&ProviderEntry) -> bool) -> Option<Resolved> {

@@ -1,11 +1,12 @@
 //! Display and input of a chat: a redrawn region at a terminal, else plain lines.
 
-use crate::chat::input::{KeyInput, LineInput, UserInput};
-use crate::chat::screen::{Region, Screen};
-use crate::chat::slash_command::CompletionValues;
+use session_view::chat::input::{KeyInput, LineInput, UserInput};
+use session_view::chat::screen::{Region, Screen};
+use session_view::chat::slash_command::CompletionValues;
+use terminal::failure::CommandFailure;
+use terminal::{Layout, Output, ReplyFormat, StdoutClosed, Style, StyledLine, Terminal};
+
 use crate::commands::live_display::PREVIEW_ROWS_MAX;
-use crate::failure::CommandFailure;
-use crate::terminal::{Layout, Output, ReplyFormat, StdoutClosed, Style, StyledLine, Terminal};
 
 /// Rows of completions and of waiting messages.
 const HINT_ROWS_MAX: usize = 8;

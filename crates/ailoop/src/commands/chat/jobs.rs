@@ -3,22 +3,22 @@
 use std::collections::VecDeque;
 use std::fmt;
 
+use fleet_connection::client::{EdgeClient, SessionsApi, command_id};
 use futures::future::LocalBoxFuture;
 use proto::{
     AnswerRequest, ConfigureRequest, ListAgentsRequest, ListModelsRequest, ListRequest, SendRequest, SessionInfo,
     SessionRequest, StartRequest, ToolInfo,
 };
 use serde_json::json;
+use session_view::chat::slash_command::CompletionValues;
+use session_view::tool_summary::to_line;
+use terminal::failure::CommandFailure;
+use terminal::format;
+use terminal::table::{Table, TableColumn};
 
-use crate::chat::slash_command::CompletionValues;
-use crate::client::{EdgeClient, SessionsApi, command_id};
 use crate::commands::control::{ControlVerb, control_request};
 use crate::commands::lists::fetch_tools;
-use crate::failure::CommandFailure;
-use crate::format;
 use crate::output::first_line;
-use crate::table::{Table, TableColumn};
-use crate::tool_summary::to_line;
 
 /// Sessions that `/sessions` lists.
 const SESSIONS_SHOWN_MAX: u32 = 10;

@@ -4,15 +4,16 @@ mod conversation;
 mod display;
 mod jobs;
 
+use fleet_connection::client::EdgeClient;
+use terminal::Terminal;
+use terminal::failure::{CommandFailure, Exit};
+
 use self::conversation::ChatConversation;
 use super::conversation::FleetLifetime;
 use super::own_fleet::{connect_to_shared_fleet, start_own_fleet};
 use super::session_reference::{newest_session, resolve_session};
 use crate::args::ChatArgs;
-use crate::client::EdgeClient;
-use crate::failure::{CommandFailure, Exit};
 use crate::signals::Interrupts;
-use crate::terminal::Terminal;
 
 pub(super) async fn chat(args: &ChatArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let mut interrupts = Interrupts::listen()?;

@@ -2,15 +2,13 @@
 
 use configuration::{Paths, Settings, TextFile};
 use edge::{EdgeConfig, KeysFile};
+use local_fleet::nats_binary;
+use local_fleet::{FleetOptions, FleetPlan, nats_search_paths};
+use terminal::failure::CommandFailure;
+use terminal::format;
 use tool_host::ToolHostConfig;
 
 use super::check::{Check, Outcome};
-use crate::args::Files;
-use crate::config_check;
-use crate::failure::CommandFailure;
-use crate::fleet::{FleetPlan, nats_search_paths};
-use crate::format;
-use crate::nats_binary;
 
 /// Checks the configuration, the nats-server and the model that a fleet of this directory would have.
 pub(super) async fn check_directory() -> Vec<Check> {
@@ -29,8 +27,7 @@ pub(super) async fn check_directory() -> Vec<Check> {
     if checks.iter().any(|check| check.outcome == Outcome::Failed) {
         return checks;
     }
-    let files = Files { root: None, out: None };
-    checks.push(match FleetPlan::for_one_command(&files, None).await {
+    checks.push(match FleetPlan::for_one_command(FleetOptions::default()).await {
         Ok(plan) if plan.choice.is_rehearsal() => {
             let found = "no key and no model server was found: replies would come from a script";
             Check::warn("model", found, "set the key of a provider, such as OPENAI_API_KEY, or start Ollama")

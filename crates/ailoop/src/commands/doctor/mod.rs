@@ -8,8 +8,14 @@ use std::time::Duration;
 
 use contract::fleet::WorkerService;
 use contract::tool::{ASK_USER, DELEGATE};
+use fleet_connection::client::{EdgeClient, SessionsApi};
 use proto::{ListAgentsRequest, ListModelsRequest, ToolInfo};
 use serde_json::json;
+use terminal::columns::wrap_words;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::format;
+use terminal::printable::one_line;
+use terminal::{Style, StyledLine, StyledSpan, Terminal};
 use tokio::time::Instant;
 
 use self::check::{Check, Outcome};
@@ -17,14 +23,8 @@ use self::local::{check_directory, check_keys, check_programs};
 use super::fleet_location::find_fleet;
 use super::lists::{fetch_gates, fetch_tools};
 use crate::args::DoctorArgs;
-use crate::client::{EdgeClient, SessionsApi};
-use crate::columns::wrap_words;
-use crate::failure::{CommandFailure, Exit};
 use crate::fleet_status::{FleetStatus, Queue, Replica};
-use crate::format;
 use crate::output::json_lines;
-use crate::printable::one_line;
-use crate::terminal::{Span, Style, StyledLine, Terminal};
 
 /// The services of a fleet, with what is missing without them. A tool-host shows by its tools.
 const SERVICES: [(&str, &str); 5] = [
@@ -286,7 +286,7 @@ fn draw(checks: &[Check], columns: usize) -> Vec<StyledLine> {
                 lines.push(Vec::new());
             }
             group = check.group;
-            lines.push(vec![Span::new(Style::Strong, group)]);
+            lines.push(vec![StyledSpan::new(Style::Strong, group)]);
         }
         let (mark, style) = match check.outcome {
             Outcome::Ok => ("ok  ", Style::Good),
@@ -295,12 +295,15 @@ fn draw(checks: &[Check], columns: usize) -> Vec<StyledLine> {
         };
         let text_columns = columns.saturating_sub(FOUND_INDENT.len());
         for (index, part) in wrap_words(&one_line(&check.found), text_columns).into_iter().enumerate() {
-            let head =
-                if index == 0 { Span::new(style, format!("  {mark}")) } else { Span::new(Style::Plain, "      ") };
-            lines.push(vec![head, Span::new(Style::Plain, format!("  {part}"))]);
+            let head = if index == 0 {
+                StyledSpan::new(style, format!("  {mark}"))
+            } else {
+                StyledSpan::new(Style::Plain, "      ")
+            };
+            lines.push(vec![head, StyledSpan::new(Style::Plain, format!("  {part}"))]);
         }
         for part in wrap_words(&one_line(&check.advice), text_columns) {
-            lines.push(vec![Span::new(Style::Plain, format!("{FOUND_INDENT}{part}"))]);
+            lines.push(vec![StyledSpan::new(Style::Plain, format!("{FOUND_INDENT}{part}"))]);
         }
     }
     lines

@@ -5,11 +5,11 @@ use std::path::Path;
 use contract::ErrorCode;
 use nats_auth::{Installation, Manifests, ServerLayout, Store};
 use nats_permissions::roles;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{Style, Terminal};
 
 use super::installation::{finish_with_changes, now};
 use crate::args::NatsAuthInitArgs;
-use crate::failure::{CommandFailure, Exit};
-use crate::terminal::{Style, Terminal};
 
 /// Directory of the accounts on the volume of the nats-server pods.
 const RESOLVER_IN_PODS: &str = "/data/jwt";

@@ -7,12 +7,12 @@ use contract::ErrorCode;
 use nats_auth::{Installation, Lifetime, Manifests, Store, SystemConnection};
 use nats_permissions::roles;
 use service::clock::{Clock as _, SystemClock};
+use terminal::Terminal;
+use terminal::failure::{CommandFailure, Exit};
 
 use crate::args::{NatsArgs, NatsAuthKeys, NatsAuthServerArgs};
 use crate::commands::fleet_location::nats_config;
-use crate::failure::{CommandFailure, Exit};
 use crate::output::finish;
-use crate::terminal::Terminal;
 
 /// Bytes of the Secrets on stdin: Kubernetes allows 1 MiB for each.
 const STDIN_BYTES_MAX: u64 = 8 << 20;

@@ -5,9 +5,10 @@ mod installation;
 mod servers;
 mod users;
 
+use terminal::Terminal;
+use terminal::failure::{CommandFailure, Exit};
+
 use crate::args::{NatsAuthCommand, NatsUserCommand};
-use crate::failure::{CommandFailure, Exit};
-use crate::terminal::Terminal;
 
 /// Runs a subcommand of `ailoop nats-auth`.
 pub(super) async fn run(command: &NatsAuthCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {

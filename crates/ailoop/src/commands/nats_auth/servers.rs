@@ -4,11 +4,11 @@ use contract::ErrorCode;
 use nats_auth::Installation;
 use nats_credentials::Credentials;
 use nats_permissions::Account;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::{Style, Terminal};
 
 use super::installation::{connect, finish_with_changes, now, open};
 use crate::args::{NatsAuthServerArgs, NatsAuthUpdateArgs};
-use crate::failure::{CommandFailure, Exit};
-use crate::terminal::{Style, Terminal};
 
 /// A credential that expires within this time is worth a warning: two weeks.
 const EXPIRES_SOON_SECONDS: i64 = 14 * 86_400;

@@ -9,15 +9,15 @@ use nats_auth::{Group, Installation, IssuedUser, Lifetime, Store, secret_manifes
 use nats_credentials::{Credentials, UserClaims};
 use nats_permissions::TOOL_CALL_DEFAULT;
 use serde_json::json;
+use terminal::failure::{CommandFailure, Exit};
+use terminal::table::{Table, TableColumn};
+use terminal::{Style, Terminal};
 
 use super::installation::{connect, finish_with_changes, now, open};
 use super::servers::ACCOUNTS;
 use crate::args::{NatsUserAddArgs, NatsUserListArgs, NatsUserRevokeArgs, OutputArgs};
 use crate::compose::parse_tenant;
-use crate::failure::{CommandFailure, Exit};
 use crate::output::{finish, json_lines, print_table};
-use crate::table::{Table, TableColumn};
-use crate::terminal::{Style, Terminal};
 
 /// Longest JWT for the default `max_control_line` of nats-server, 4 KiB, and for that of the shipped configuration,
 /// 32 KB. The rest of the line is for the name of the connection, the signature, and the version of the client.

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use ailoop::nats_binary::{SearchPaths, find};
+use local_fleet::nats_binary::{SearchPaths, find};
 use tempfile::TempDir;
 
 /// Longest wait for anything: a way for a test to end, also on a machine that is busy with something else.
