@@ -28,6 +28,9 @@ BRANCH = re.compile(r"(?:[^,{}]|\{(?:[^{}]|\{[^{}]*\})*\})+")
 PATH = re.compile(r"(?<![\w:])\w+(?:::\w+)+")
 FUNCTION = re.compile(r"^( *)(?:pub(?:\([^)]*\))? +)?(?:(?:async|const|unsafe|extern) +)*fn \w+[^;{]*\{\n.*?^\1\}", re.M | re.S)
 FUNCTION_LINES_MAX = 70
+# Lines of src without those for tests.
+PACKAGE_LINES_MAX = 12_000
+TOO_LARGE = f"packages over {PACKAGE_LINES_MAX} lines"
 # Nobody reads or writes it.
 GENERATED = "generated.rs"
 BUS, VERIFY = pathlib.Path("crates/bus/src"), pathlib.Path("crates/bus/src/verify.rs")
@@ -46,8 +49,18 @@ def blank(found):
 
 
 @functools.cache
+def code_with_tests_of(file):
+    return NOT_CODE.sub(blank, file.read_text(encoding="utf-8"))
+
+
+@functools.cache
 def code_of(file):
-    return FOR_TESTS.sub(blank, NOT_CODE.sub(blank, file.read_text(encoding="utf-8")))
+    return FOR_TESTS.sub(blank, code_with_tests_of(file))
+
+
+def shipped_lines_of(file):
+    """The number of lines of a file, comments among them, without what is for tests only."""
+    return len(lines_of(file)) - sum(found[0].count("\n") + 1 for found in FOR_TESTS.finditer(code_with_tests_of(file)))
 
 
 def modules_of(file, module=()):
@@ -189,6 +202,10 @@ def measure():
     owned = [(name, file) for name, file in owned if file.name != GENERATED]
     public = [(name, *item) for name, file in owned for item in PUBLIC.findall(code_of(file))]
     code = [file for _, file in owned]
+    shipped = collections.Counter()
+    for name, file in set(owned):
+        shipped[name] += shipped_lines_of(file)
+    [(largest, largest_lines)] = shipped.most_common(1)
     circles = [circle for own in crates for crate in own for circle in circles_of(crate.needs)]
     of_modules = [
         f"{name}: {' '.join('::'.join(module) for module in circle)}"
@@ -210,6 +227,7 @@ def measure():
         f"functions over {FUNCTION_LINES_MAX} lines": [
             f"{place}: {lines}" for lines, place in sorted(functions, reverse=True) if lines > FUNCTION_LINES_MAX
         ],
+        TOO_LARGE: [f"{name}: {lines}" for name, lines in shipped.most_common() if lines > PACKAGE_LINES_MAX],
         # However many loops verify.rs has, it is one place.
         "loops that settle doubtful writes": loops + [str(file) for file in code if file == VERIFY],
         "pauses doubled outside contract::backoff": matches(DOUBLED, timed),
@@ -224,6 +242,7 @@ def measure():
         "lines of Rust in tests": sum(tests.values()),
         "lines of the median file of src": f"{statistics.median(src.values()):g}",
         "lines of the longest file of src": f"{src[longest]}, `{longest}`",
+        "lines of the largest package": f"{largest_lines}, `{largest}`",
         "public items": len(public),
         **{name: len(found) for name, found in lists.items()},
         "files in import circles": sum(map(len, circles)),
@@ -234,6 +253,7 @@ def measure():
 
 # What a check of the repository refuses.
 FORBIDDEN = [
+    TOO_LARGE,
     "names of public types in several packages",
     "import circles",
     "circles of modules beside each other",
@@ -244,7 +264,7 @@ FORBIDDEN = [
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--verbose", action="store_true", help="also list what was counted")
-    parser.add_argument("--check", action="store_true", help="only report what may not be: circles, shared names, other places of modules")
+    parser.add_argument("--check", action="store_true", help="only report what may not be: circles, shared names, large packages, other places of modules")
     arguments = parser.parse_args()
     verbose = arguments.verbose
     figures, lists = measure()
