@@ -1,4 +1,5 @@
-//! The gRPC API of ailoop, generated from `ailoop/v1/ailoop.proto`.
+//! The gRPC API of ailoop, generated from `ailoop/v2/ailoop.proto`.
+//! [`json`] converts its messages to the JSON of the session API, and back.
 //!
 //! The file is part of the package, and its comments are the documentation of every message.
 
@@ -7,6 +8,7 @@
 // A test holds it against the file, so that a build needs neither protoc nor a generator.
 #[rustfmt::skip]
 mod generated;
+pub mod json;
 
 pub use generated::*;
 
@@ -21,3 +23,9 @@ pub const RETRY_AFTER_MS: &str = "ailoop-retry-after-ms";
 
 /// The metadata key of the last `seq`, of errors about a cursor.
 pub const LAST_SEQ: &str = "ailoop-seq";
+
+impl From<String> for Content {
+    fn from(text: String) -> Self {
+        Self { as_text: Some(text), as_list: Vec::new() }
+    }
+}

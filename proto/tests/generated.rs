@@ -9,10 +9,13 @@ use prost::Message as _;
 fn generated_code_is_that_of_the_proto_file() -> Result<(), Box<dyn std::error::Error>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let out = tempfile::tempdir()?;
-    let descriptors = protox::compile(["ailoop/v1/ailoop.proto"], [root])?;
+    let descriptors = protox::compile(["ailoop/v2/ailoop.proto"], [root])?;
     let compiled = descriptors.encode_to_vec();
-    tonic_prost_build::configure().emit_rerun_if_changed(false).out_dir(out.path()).compile_fds(descriptors)?;
-    let code = std::fs::read_to_string(out.path().join("ailoop.v1.rs"))?;
+    let mut config = tonic_prost_build::Config::new();
+    config.enable_type_names();
+    let generator = tonic_prost_build::configure().emit_rerun_if_changed(false).out_dir(out.path());
+    generator.compile_fds_with_config(descriptors, config)?;
+    let code = std::fs::read_to_string(out.path().join("ailoop.v2.rs"))?;
     let (code_path, descriptors_path) = (root.join("src/generated.rs"), root.join("src/descriptors.bin"));
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(code_path, code)?;

@@ -13,7 +13,7 @@ use contract::subject::SessionKey;
 use contract::{CellName, SessionId, TenantId, cell};
 use edge::config::ListenConfig;
 use edge::{CellConfig, Edge, EdgeConfig};
-use proto::ListReply;
+use proto::SessionPage;
 use serde_json::json;
 
 /// Longest time that an edge may take to end.
@@ -99,7 +99,7 @@ impl TwoCells {
     }
 }
 
-fn ids(listed: &ListReply) -> Vec<&str> {
+fn ids(listed: &SessionPage) -> Vec<&str> {
     let mut ids: Vec<&str> = listed.sessions.iter().map(|session| session.session_id.as_str()).collect();
     ids.sort_unstable();
     ids

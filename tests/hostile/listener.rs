@@ -70,12 +70,12 @@ pub(crate) async fn shared_connection(attempts: Attempts) -> anyhow::Result<()> 
     let fleet = KeyedFleet::start(&KEYS, &[("AILOOP__EDGE__CONNECTIONS__REQUESTS_PER_S", "10")], echo_user).await?;
     let channel = Endpoint::from_shared(fleet.edge.url())?.connect().await?;
     let list = |key: &str| {
-        let mut request = tonic::Request::new(proto::ListRequest::default());
+        let mut request = tonic::Request::new(proto::ListSessionsRequest::default());
         let bearer = MetadataValue::try_from(format!("Bearer {key}"));
         let mut client = proto::sessions_client::SessionsClient::new(channel.clone());
         async move {
             request.metadata_mut().insert("authorization", bearer?);
-            client.list(request).await?;
+            client.list_sessions(request).await?;
             anyhow::Ok(())
         }
     };

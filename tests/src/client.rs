@@ -5,9 +5,12 @@ use std::collections::VecDeque;
 use ailoop_client::{Client, SessionsApi};
 use anyhow::{Context, bail, ensure};
 use futures::{SinkExt, StreamExt};
+use proto::json::from_value;
 use proto::{
-    CommandReply, ControlRequest, ListToolsRequest, Notification, SendRequest, SessionRequest, StartRequest,
-    WatchRequest,
+    AnswerGateRequest, AnswerToolCallRequest, CancelTurnRequest, CommandReply, GetHistoryRequest, GetSessionRequest,
+    ListClientCallsRequest, ListGatesRequest, ListSessionsRequest, ListToolsRequest, Notification, PauseSessionRequest,
+    PendingCall, PendingGate, ResumeSessionRequest, SendMessageRequest, SessionPage, StartSessionRequest,
+    StopSessionRequest, WatchSessionRequest,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -60,6 +63,11 @@ pub fn code_of(status: &Status) -> String {
     status.metadata().get(proto::ERROR_CODE).and_then(|code| code.to_str().ok()).unwrap_or_default().to_owned()
 }
 
+/// Makes a parameter that is absent if the text is empty.
+fn some(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
+}
+
 fn with_code<T>(reply: Result<Response<T>, Status>) -> anyhow::Result<T> {
     reply.map(Response::into_inner).map_err(|status| anyhow::anyhow!("{}: {}", code_of(&status), status.message()))
 }
@@ -108,27 +116,14 @@ impl TestClient {
         prompt: &str,
         options: &Value,
     ) -> Result<Response<CommandReply>, Status> {
-        let mut options = options.clone();
-        let interactive = options["interactive"] == true;
-        let text = |value: Option<Value>| value.and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default();
-        let (agent, model) = match options.as_object_mut() {
-            Some(fields) => {
-                fields.remove("interactive");
-                (text(fields.remove("agent")), text(fields.remove("model")))
-            }
-            None => Default::default(),
+        let fields = from_value(options.clone()).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        let request = StartSessionRequest {
+            session_id: some(session),
+            command_id: some(id),
+            prompt: some(prompt).map(Into::into),
+            ..fields
         };
-        let request = StartRequest {
-            session_id: session.to_owned(),
-            command_id: id.to_owned(),
-            agent,
-            model,
-            prompt: prompt.to_owned(),
-            interactive,
-            options_json: options.to_string(),
-            ..StartRequest::default()
-        };
-        self.0.clone().start(request).await
+        self.0.clone().start_session(request).await
     }
 
     /// Sends a user message.
@@ -138,14 +133,14 @@ impl TestClient {
 
     /// As [`TestClient::send`], with a command id, so that the command may be repeated.
     pub async fn send_as(&self, session: &str, id: &str, text: &str, mode: &str) -> anyhow::Result<CommandReply> {
-        let request = SendRequest {
+        let request = SendMessageRequest {
             session_id: session.to_owned(),
-            command_id: id.to_owned(),
-            text: text.to_owned(),
-            mode: mode.to_owned(),
-            ..SendRequest::default()
+            command_id: some(id),
+            content: Some(text.to_owned().into()),
+            mode: some(mode),
+            ..SendMessageRequest::default()
         };
-        with_code(self.0.clone().send(request).await)
+        with_code(self.0.clone().send_message(request).await)
     }
 
     /// Pauses, resumes or stops.
@@ -155,45 +150,50 @@ impl TestClient {
 
     /// As [`TestClient::control`], with a command id, so that the command may be repeated.
     pub async fn control_as(&self, session: &str, id: &str, control: Control) -> anyhow::Result<CommandReply> {
-        let request =
-            ControlRequest { session_id: session.to_owned(), command_id: id.to_owned(), ..ControlRequest::default() };
+        let (session_id, command_id, reason, wait) = (session.to_owned(), some(id), None, None);
         let mut sessions = self.0.clone();
         with_code(match control {
-            Control::Pause => sessions.pause(request).await,
-            Control::Resume => sessions.resume(request).await,
-            Control::CancelTurn => sessions.cancel_turn(request).await,
-            Control::Stop => sessions.stop(request).await,
+            Control::Pause => {
+                sessions.pause_session(PauseSessionRequest { session_id, command_id, reason, wait }).await
+            }
+            Control::Resume => {
+                sessions.resume_session(ResumeSessionRequest { session_id, command_id, reason, wait }).await
+            }
+            Control::CancelTurn => {
+                sessions.cancel_turn(CancelTurnRequest { session_id, command_id, reason, wait }).await
+            }
+            Control::Stop => sessions.stop_session(StopSessionRequest { session_id, command_id, reason, wait }).await,
         })
     }
 
     /// The open gates of a session.
-    pub async fn gates(&self, session: &str) -> anyhow::Result<Vec<proto::Gate>> {
-        let request = proto::ListGatesRequest { session_id: session.to_owned(), limit: 0 };
+    pub async fn gates(&self, session: &str) -> anyhow::Result<Vec<PendingGate>> {
+        let request = ListGatesRequest { session_id: some(session), limit: None };
         Ok(with_code(self.0.clone().list_gates(request).await)?.gates)
     }
 
     /// Answers a gate; `more` sets further fields of the request.
     pub async fn answer(
         &self,
-        gate: &proto::Gate,
+        gate: &PendingGate,
         decision: &str,
-        more: impl FnOnce(&mut proto::AnswerRequest),
+        more: impl FnOnce(&mut AnswerGateRequest),
     ) -> anyhow::Result<CommandReply> {
-        let mut request = proto::AnswerRequest {
+        let mut request = AnswerGateRequest {
             session_id: gate.session_id.clone(),
             gate: gate.gate.clone(),
             arguments_sha256: gate.arguments_sha256.clone(),
             decision: decision.to_owned(),
-            ..proto::AnswerRequest::default()
+            ..AnswerGateRequest::default()
         };
         more(&mut request);
-        with_code(self.0.clone().answer(request).await)
+        with_code(self.0.clone().answer_gate(request).await)
     }
 
     /// The calls of a session that wait for a client.
-    pub async fn client_calls(&self, session: &str) -> anyhow::Result<Vec<proto::PendingClientCall>> {
-        let request = proto::ListCallsRequest { session_id: session.to_owned(), limit: 0 };
-        Ok(with_code(self.0.clone().list_calls(request).await)?.calls)
+    pub async fn client_calls(&self, session: &str) -> anyhow::Result<Vec<PendingCall>> {
+        let request = ListClientCallsRequest { session_id: some(session), limit: None };
+        Ok(with_code(self.0.clone().list_client_calls(request).await)?.calls)
     }
 
     /// Answers a call that waits for a client.
@@ -204,30 +204,30 @@ impl TestClient {
         outcome: &str,
         content: &str,
     ) -> anyhow::Result<CommandReply> {
-        let request = proto::AnswerCallRequest {
+        let request = AnswerToolCallRequest {
             session_id: session.to_owned(),
             call: call.to_owned(),
             outcome: outcome.to_owned(),
             content: content.to_owned(),
-            ..proto::AnswerCallRequest::default()
+            ..AnswerToolCallRequest::default()
         };
-        with_code(self.0.clone().answer_call(request).await)
+        with_code(self.0.clone().answer_tool_call(request).await)
     }
 
     /// The transcript as the model sees it.
     pub async fn history(&self, session: &str) -> anyhow::Result<Vec<Value>> {
-        let reply = with_code(self.0.clone().history(SessionRequest { session_id: session.to_owned() }).await)?;
-        Ok(serde_json::from_str(&reply.messages_json)?)
+        let reply = with_code(self.0.clone().get_history(GetHistoryRequest { session_id: session.to_owned() }).await)?;
+        Ok(reply.messages_json.iter().map(|message| serde_json::from_str(message)).collect::<Result<_, _>>()?)
     }
 
     /// The phase of a session, such as `running`.
     pub async fn phase(&self, session: &str) -> anyhow::Result<String> {
-        Ok(with_code(self.0.clone().get(SessionRequest { session_id: session.to_owned() }).await)?.phase)
+        Ok(with_code(self.0.clone().get_session(GetSessionRequest { session_id: session.to_owned() }).await)?.phase)
     }
 
     /// The newest sessions, and the cells that did not answer.
-    pub async fn list(&self) -> anyhow::Result<proto::ListReply> {
-        with_code(self.0.clone().list(proto::ListRequest::default()).await)
+    pub async fn list(&self) -> anyhow::Result<SessionPage> {
+        with_code(self.0.clone().list_sessions(ListSessionsRequest::default()).await)
     }
 
     /// The names of the tools of the catalogue.
@@ -238,8 +238,8 @@ impl TestClient {
 
     /// Watches a session from its beginning.
     pub async fn watch(&self, session: &str) -> anyhow::Result<SessionWatch> {
-        let request = WatchRequest { session_id: session.to_owned(), from_seq: 1, no_chunks: false };
-        let stream = with_code(self.0.clone().watch(request).await)?;
+        let request = WatchSessionRequest { session_id: session.to_owned(), from_seq: Some(1), no_chunks: None };
+        let stream = with_code(self.0.clone().watch_session(request).await)?;
         Ok(SessionWatch { stream, events: Vec::new() })
     }
 }

@@ -179,7 +179,7 @@ impl Shared {
     }
 
     async fn list_sessions(&self, params: ListParams) -> Result<Value, RpcError> {
-        let reply = self.link.call(params.request(), SessionsApi::list).await?;
+        let reply = self.link.call(params.request(), SessionsApi::list_sessions).await?;
         // A session has no directory: that of this editor, where it is open here, else the one that is asked about.
         let elsewhere = params.cwd.or_else(|| std::env::current_dir().ok()).unwrap_or_default();
         let cwd_of = |session: &str| self.lock().get(session).map(|handle| handle.cwd.clone());

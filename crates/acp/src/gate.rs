@@ -1,7 +1,7 @@
 //! A gate as a question to the person at the editor, and the answer. Pure.
 
 use contract::event::{GateKind, GateOpened};
-use proto::AnswerRequest;
+use proto::AnswerGateRequest;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use session_view::gate_prompt::{DECLINED, answer_request};
@@ -30,7 +30,7 @@ pub(super) enum Question {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PersonReply {
     /// An answer, in which the caller sets the session and the command id.
-    Answer(Box<AnswerRequest>),
+    Answer(Box<AnswerGateRequest>),
     /// The person closed the form without an answer.
     Dismissed,
 }
@@ -74,7 +74,10 @@ pub(super) fn typed_question(gate: &GateOpened) -> Question {
 /// Reads the answer of the client to the question for a gate.
 pub(super) fn reply_of(gate: &GateOpened, result: &Value) -> PersonReply {
     let deny = |note: &str| {
-        PersonReply::Answer(Box::new(AnswerRequest { note: note.to_owned(), ..answer_request(gate, "deny", None) }))
+        PersonReply::Answer(Box::new(AnswerGateRequest {
+            note: Some(note.to_owned()),
+            ..answer_request(gate, "deny", None)
+        }))
     };
     let answer = |text: String| PersonReply::Answer(Box::new(answer_request(gate, "answer", Some(text))));
     let text_at = |pointer: &str| result.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
@@ -199,7 +202,7 @@ mod tests {
         match reply_of(gate, result) {
             PersonReply::Answer(answer) => {
                 assert_eq!((answer.gate.as_str(), answer.arguments_sha256.as_str()), ("c1-1-1", "abc"));
-                Some((answer.decision, answer.content, answer.note))
+                Some((answer.decision, answer.content, answer.note.unwrap_or_default()))
             }
             PersonReply::Dismissed => None,
         }

@@ -1,7 +1,7 @@
 //! Agent and model of a session as options that the editor shows. Pure.
 
 use contract::ErrorCode;
-use proto::{AgentInfo, ModelInfo};
+use proto::{Agent, Model};
 use serde_json::{Value, json};
 
 use super::wire::RpcError;
@@ -9,8 +9,8 @@ use super::wire::RpcError;
 /// Agents and models of the fleet.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Catalogue {
-    pub(super) agents: Vec<AgentInfo>,
-    pub(super) models: Vec<ModelInfo>,
+    pub(super) agents: Vec<Agent>,
+    pub(super) models: Vec<Model>,
 }
 
 /// Choices of a person for a session; a field is empty if nothing is chosen.
@@ -40,7 +40,7 @@ impl SettingName {
 
 impl Catalogue {
     /// Finds an agent by its id, name or alias.
-    pub(super) fn find_agent(&self, name: &str) -> Result<&AgentInfo, RpcError> {
+    pub(super) fn find_agent(&self, name: &str) -> Result<&Agent, RpcError> {
         let name = name.to_lowercase();
         let found = self
             .agents
@@ -67,7 +67,7 @@ impl Catalogue {
             }));
         }
         let default_model = self.models.iter().find(|model| model.is_default).map(|model| model.id.as_str());
-        let of_agent = agent.map(|agent| agent.model.as_str()).unwrap_or_default();
+        let of_agent = agent.and_then(|agent| agent.model.as_deref()).unwrap_or_default();
         let current = [choices.model.as_str(), of_agent, default_model.unwrap_or_default()];
         if let Some(current) = current.into_iter().find(|model| !model.is_empty()) {
             let mut models: Vec<Value> =
@@ -90,16 +90,16 @@ mod tests {
     use super::*;
 
     fn catalogue() -> Catalogue {
-        let agent = |id: &str, name: &str, model: &str, is_default| AgentInfo {
+        let agent = |id: &str, name: &str, model: Option<&str>, is_default| Agent {
             id: id.to_owned(),
             name: name.to_owned(),
             aliases: vec![name.split(' ').next().unwrap_or_default().to_lowercase()],
-            model: model.to_owned(),
+            model: model.map(str::to_owned),
             is_default,
         };
-        let model = |id: &str, is_default| ModelInfo { id: id.to_owned(), is_default, ..ModelInfo::default() };
+        let model = |id: &str, is_default| Model { id: id.to_owned(), is_default, ..Model::default() };
         Catalogue {
-            agents: vec![agent("a", "Ada Analyst", "small", false), agent("e", "Eamonn", "", true)],
+            agents: vec![agent("a", "Ada Analyst", Some("small"), false), agent("e", "Eamonn", None, true)],
             models: vec![model("small", false), model("large", true)],
         }
     }

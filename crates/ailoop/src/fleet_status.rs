@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use contract::Timestamp;
 use contract::fleet::ReplicaStatus;
-use fleet_connection::client::{EdgeClient, SessionsApi, read_answer};
-use proto::StatusRequest;
+use fleet_connection::client::{EdgeClient, SessionsApi, answer_json, read_answer};
+use proto::GetStatusRequest;
 use serde::Deserialize;
+use serde_json::Value;
 use terminal::failure::CommandFailure;
 
 /// Status of a fleet, as its edge reports it.
@@ -65,9 +66,9 @@ pub(crate) struct Stored {
 
 impl FleetStatus {
     /// Asks the edge. The second value is the answer as it came.
-    pub(crate) async fn fetch(client: &EdgeClient) -> Result<(Self, String), CommandFailure> {
-        let json = client.call(StatusRequest {}, SessionsApi::status).await?.json;
-        Ok((read_answer(&json)?, json))
+    pub(crate) async fn fetch(client: &EdgeClient) -> Result<(Self, Value), CommandFailure> {
+        let reply = client.call(GetStatusRequest {}, SessionsApi::get_status).await?;
+        Ok((read_answer(&reply)?, answer_json(&reply)?))
     }
 
     /// The cells that answered; one without a name if there is no table.

@@ -7,7 +7,7 @@ use clap::{Args as _, Command, FromArgMatches as _};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use fleet_connection::client::{EdgeClient, SessionsApi};
-use proto::{ListAgentsRequest, ListGatesRequest, ListModelsRequest, ListRequest, ListToolsRequest};
+use proto::{ListAgentsRequest, ListGatesRequest, ListModelsRequest, ListSessionsRequest, ListToolsRequest};
 use terminal::printable::one_line;
 
 use crate::args::FleetTarget;
@@ -88,8 +88,8 @@ async fn names_of(client: &EdgeClient, kind: NameKind) -> Option<Vec<KnownName>>
     let known = |name: String, about: String| KnownName { name, about };
     Some(match kind {
         NameKind::Session => {
-            let request = ListRequest { limit: NAMES_MAX, ..ListRequest::default() };
-            let sessions = client.call(request, SessionsApi::list).await.ok()?.sessions;
+            let request = ListSessionsRequest { limit: Some(NAMES_MAX), ..ListSessionsRequest::default() };
+            let sessions = client.call(request, SessionsApi::list_sessions).await.ok()?.sessions;
             let about = |phase: &str, title: &str| format!("{phase}: {title}");
             sessions.into_iter().map(|one| known(one.session_id, about(&one.phase, &one.title))).collect()
         }
@@ -106,9 +106,12 @@ async fn names_of(client: &EdgeClient, kind: NameKind) -> Option<Vec<KnownName>>
             tools.into_iter().map(|tool| known(tool.name, tool.description)).collect()
         }
         NameKind::Gate => {
-            let request = ListGatesRequest { limit: NAMES_MAX, ..ListGatesRequest::default() };
+            let request = ListGatesRequest { limit: Some(NAMES_MAX), ..ListGatesRequest::default() };
             let gates = client.call(request, SessionsApi::list_gates).await.ok()?.gates;
-            gates.into_iter().map(|gate| known(gate.gate, format!("{} in {}", gate.tool, gate.session_id))).collect()
+            gates
+                .into_iter()
+                .map(|gate| known(gate.gate, format!("{} in {}", gate.tool.unwrap_or_default(), gate.session_id)))
+                .collect()
         }
     })
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use proto::{
-    AgentInfo, Gate, ListAgentsRequest, ListCallsRequest, ListGatesRequest, ListModelsRequest, ListReply, ListRequest,
-    ListToolsRequest, ModelInfo, PendingClientCall, ToolInfo,
+    Agent, FleetTool, ListAgentsRequest, ListClientCallsRequest, ListGatesRequest, ListModelsRequest,
+    ListSessionsRequest, ListToolsRequest, Model, PendingCall, PendingGate, SessionPage,
 };
 use tonic::{Request, Response, Status};
 
@@ -82,39 +82,39 @@ impl Client {
         AgentSession::new(context, Handlers::default())
     }
 
-    /// The sessions of the tenant, newest first; `ListRequest::default()` selects all, 100 at once.
-    pub async fn list(&self, request: ListRequest) -> Result<ListReply, ClientError> {
-        self.call(request, |mut api, request| async move { api.list(request).await }).await
+    /// The sessions of the tenant, newest first; `ListSessionsRequest::default()` selects all, 100 at once.
+    pub async fn list(&self, request: ListSessionsRequest) -> Result<SessionPage, ClientError> {
+        self.call(request, |mut api, request| async move { api.list_sessions(request).await }).await
     }
 
     /// Returns the gates that wait for a person in all sessions, the most urgent first: at most 100, with long
     /// arguments shortened.
-    pub async fn gates(&self) -> Result<Vec<Gate>, ClientError> {
+    pub async fn gates(&self) -> Result<Vec<PendingGate>, ClientError> {
         let call = |mut api: SessionsApi, request| async move { api.list_gates(request).await };
         Ok(self.call(ListGatesRequest::default(), call).await?.gates)
     }
 
     /// The calls of clients' tools that wait in all sessions, the most urgent first: at most 100, with long arguments
     /// shortened.
-    pub async fn waiting_calls(&self) -> Result<Vec<PendingClientCall>, ClientError> {
-        let call = |mut api: SessionsApi, request| async move { api.list_calls(request).await };
-        Ok(self.call(ListCallsRequest::default(), call).await?.calls)
+    pub async fn waiting_calls(&self) -> Result<Vec<PendingCall>, ClientError> {
+        let call = |mut api: SessionsApi, request| async move { api.list_client_calls(request).await };
+        Ok(self.call(ListClientCallsRequest::default(), call).await?.calls)
     }
 
     /// The agents that sessions may have, by key.
-    pub async fn agents(&self) -> Result<Vec<AgentInfo>, ClientError> {
+    pub async fn agents(&self) -> Result<Vec<Agent>, ClientError> {
         let call = |mut api: SessionsApi, request| async move { api.list_agents(request).await };
         Ok(self.call(ListAgentsRequest {}, call).await?.agents)
     }
 
     /// The models that are described, by id.
-    pub async fn models(&self) -> Result<Vec<ModelInfo>, ClientError> {
+    pub async fn models(&self) -> Result<Vec<Model>, ClientError> {
         let call = |mut api: SessionsApi, request| async move { api.list_models(request).await };
         Ok(self.call(ListModelsRequest {}, call).await?.models)
     }
 
     /// The tools of the fleet that the tenant may use.
-    pub async fn tools(&self) -> Result<Vec<ToolInfo>, ClientError> {
+    pub async fn tools(&self) -> Result<Vec<FleetTool>, ClientError> {
         let call = |mut api: SessionsApi, request| async move { api.list_tools(request).await };
         Ok(self.call(ListToolsRequest {}, call).await?.tools)
     }

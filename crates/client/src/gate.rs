@@ -13,13 +13,13 @@ pub struct GateDecision {
     pub(crate) decision: &'static str,
     pub(crate) arguments: Option<Value>,
     pub(crate) content: Option<String>,
-    pub(crate) note: String,
+    pub(crate) note: Option<String>,
 }
 
 impl GateDecision {
     /// The call runs, or the turn goes on.
     pub fn approve() -> Self {
-        Self { decision: "approve", arguments: None, content: None, note: String::new() }
+        Self { decision: "approve", arguments: None, content: None, note: None }
     }
 
     /// The call runs with other arguments, a JSON object.
@@ -40,7 +40,7 @@ impl GateDecision {
     /// The reason of a denial, which the model reads.
     #[must_use]
     pub fn note(self, text: impl Into<String>) -> Self {
-        Self { note: text.into(), ..self }
+        Self { note: Some(text.into()), ..self }
     }
 }
 
@@ -57,8 +57,8 @@ impl From<&GateRequest> for GateRef {
     }
 }
 
-impl From<&proto::Gate> for GateRef {
-    fn from(gate: &proto::Gate) -> Self {
+impl From<&proto::PendingGate> for GateRef {
+    fn from(gate: &proto::PendingGate) -> Self {
         Self { gate: gate.gate.clone(), arguments_sha256: gate.arguments_sha256.clone() }
     }
 }

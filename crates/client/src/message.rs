@@ -4,8 +4,7 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
-use proto::{CommandReply, SendRequest};
-use serde_json::Value;
+use proto::{CommandReply, Content, SendMessageRequest};
 
 use crate::error::ClientError;
 use crate::session_context::{SessionContext, new_key};
@@ -38,36 +37,36 @@ impl SendMode {
 #[must_use = "nothing is sent until it is awaited"]
 pub struct MessageRequest {
     context: Arc<SessionContext>,
-    pub(crate) request: SendRequest,
+    pub(crate) request: SendMessageRequest,
 }
 
 impl MessageRequest {
     pub(crate) fn new(context: Arc<SessionContext>, text: String, mode: SendMode) -> Self {
-        let request = SendRequest {
+        let request = SendMessageRequest {
             session_id: context.id.clone(),
-            command_id: new_key(),
-            text,
-            mode: mode.as_str().to_owned(),
-            ..SendRequest::default()
+            command_id: Some(new_key()),
+            content: Some(text.into()),
+            mode: Some(mode.as_str().to_owned()),
+            ..SendMessageRequest::default()
         };
         Self { context, request }
     }
 
     /// Sets the effect of the message on a running turn.
     pub fn mode(mut self, mode: SendMode) -> Self {
-        mode.as_str().clone_into(&mut self.request.mode);
+        self.request.mode = Some(mode.as_str().to_owned());
         self
     }
 
-    /// The parts of a message that has images, a JSON array, in place of its text.
-    pub fn content(mut self, parts: &Value) -> Self {
-        self.request.content_json = parts.to_string();
+    /// The content of a message that has images, in place of its text.
+    pub fn content(mut self, content: impl Into<Content>) -> Self {
+        self.request.content = Some(content.into());
         self
     }
 
     /// A key of your own, 1 to 64 of `A-Z a-z 0-9 _ -`: messages with the same key are one message.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
-        self.request.command_id = key.into();
+        self.request.command_id = Some(key.into());
         self
     }
 }

@@ -64,7 +64,7 @@ impl Responder {
     }
 
     /// Finds the calls and gates that were open when this program took up the session, at a `seq` that was read before.
-    pub(crate) async fn skip_answered(&mut self, info: &proto::SessionInfo) -> Result<(), ClientError> {
+    pub(crate) async fn skip_answered(&mut self, info: &proto::SessionSummary) -> Result<(), ClientError> {
         self.old_seq = info.seq;
         self.open = info.client_calls.iter().map(|call| call.call.clone()).collect();
         if self.handlers.on_gate.is_some() {

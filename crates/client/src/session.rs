@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use proto::{CommandReply, ControlRequest, Gate, SessionInfo, SessionRequest, TranscriptRequest};
+use proto::{
+    CancelTurnRequest, CommandReply, GetHistoryRequest, GetTranscriptRequest, PauseSessionRequest, PendingGate,
+    ResumeSessionRequest, SessionSummary, StopSessionRequest,
+};
 use serde_json::Value;
 
 use crate::connection::SessionsApi;
@@ -95,53 +98,64 @@ impl AgentSession {
     }
 
     /// The summary: phase, agent, model, what was spent, and what waits.
-    pub async fn get(&self) -> Result<SessionInfo, ClientError> {
+    pub async fn get(&self) -> Result<SessionSummary, ClientError> {
         self.context.get().await
     }
 
     /// Returns the transcript as people read it, turn by turn: at most `limit` turns (0: 100, at most 1,000) after the
     /// turn `after` (0: from the beginning).
     pub async fn transcript(&self, after: u32, limit: u32) -> Result<SessionTranscript, ClientError> {
-        let request = TranscriptRequest { session_id: self.context.id.clone(), after, limit };
-        let call = |mut api: SessionsApi, request| async move { api.transcript(request).await };
+        let request =
+            GetTranscriptRequest { session_id: self.context.id.clone(), after: Some(after), limit: Some(limit) };
+        let call = |mut api: SessionsApi, request| async move { api.get_transcript(request).await };
         self.context.connection.call(request, call).await?.try_into()
     }
 
     /// The messages as the model sees them: JSON objects with the roles system, user, assistant and tool.
     pub async fn history(&self) -> Result<Vec<Value>, ClientError> {
-        let request = SessionRequest { session_id: self.context.id.clone() };
-        let call = |mut api: SessionsApi, request| async move { api.history(request).await };
+        let request = GetHistoryRequest { session_id: self.context.id.clone() };
+        let call = |mut api: SessionsApi, request| async move { api.get_history(request).await };
         let reply = self.context.connection.call(request, call).await?;
-        serde_json::from_str(&reply.messages_json)
+        let messages = reply.messages_json.iter().map(|message| serde_json::from_str(message));
+        messages
+            .collect::<Result<_, _>>()
             .map_err(|error| ClientError::internal(format!("the history cannot be read: {error}")))
     }
 
     /// Opens no new call until the session is resumed; calls in flight finish.
     pub async fn pause(&self, reason: &str) -> Result<CommandReply, ClientError> {
-        let call = |mut api: SessionsApi, request| async move { api.pause(request).await };
-        self.context.connection.call(self.control(reason), call).await
+        let (session_id, command_id, reason) = self.control(reason);
+        let request = PauseSessionRequest { session_id, command_id, reason, wait: None };
+        let call = |mut api: SessionsApi, request| async move { api.pause_session(request).await };
+        self.context.connection.call(request, call).await
     }
 
     /// Goes on after a pause.
     pub async fn resume(&self, reason: &str) -> Result<CommandReply, ClientError> {
-        let call = |mut api: SessionsApi, request| async move { api.resume(request).await };
-        self.context.connection.call(self.control(reason), call).await
+        let (session_id, command_id, reason) = self.control(reason);
+        let request = ResumeSessionRequest { session_id, command_id, reason, wait: None };
+        let call = |mut api: SessionsApi, request| async move { api.resume_session(request).await };
+        self.context.connection.call(request, call).await
     }
 
     /// Cancels the turn that runs. The session stays open, and messages that wait begin the next turn.
     pub async fn cancel_turn(&self, reason: &str) -> Result<CommandReply, ClientError> {
+        let (session_id, command_id, reason) = self.control(reason);
+        let request = CancelTurnRequest { session_id, command_id, reason, wait: None };
         let call = |mut api: SessionsApi, request| async move { api.cancel_turn(request).await };
-        self.context.connection.call(self.control(reason), call).await
+        self.context.connection.call(request, call).await
     }
 
     /// Cancels open calls, and ends the session.
     pub async fn stop(&self, reason: &str) -> Result<CommandReply, ClientError> {
-        let call = |mut api: SessionsApi, request| async move { api.stop(request).await };
-        self.context.connection.call(self.control(reason), call).await
+        let (session_id, command_id, reason) = self.control(reason);
+        let request = StopSessionRequest { session_id, command_id, reason, wait: None };
+        let call = |mut api: SessionsApi, request| async move { api.stop_session(request).await };
+        self.context.connection.call(request, call).await
     }
 
     /// The gates that wait for a person.
-    pub async fn gates(&self) -> Result<Vec<Gate>, ClientError> {
+    pub async fn gates(&self) -> Result<Vec<PendingGate>, ClientError> {
         self.context.gates().await
     }
 
@@ -167,9 +181,9 @@ impl AgentSession {
         self.context.answer_call(call, answer).await
     }
 
-    fn control(&self, reason: &str) -> ControlRequest {
-        let (session_id, reason) = (self.context.id.clone(), reason.to_owned());
-        ControlRequest { session_id, command_id: new_key(), reason, no_wait: false }
+    /// Returns what commands without a body have: the session, a new key, and the reason.
+    fn control(&self, reason: &str) -> (String, Option<String>, Option<String>) {
+        (self.context.id.clone(), Some(new_key()), Some(reason.to_owned()).filter(|reason| !reason.is_empty()))
     }
 }
 

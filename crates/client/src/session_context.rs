@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use proto::{
-    AnswerCallRequest, AnswerRequest, CommandReply, Gate, ListGatesRequest, SendRequest, SessionInfo, SessionRequest,
+    AnswerGateRequest, AnswerToolCallRequest, CommandReply, GetSessionRequest, ListGatesRequest, PendingGate,
+    SendMessageRequest, SessionSummary,
 };
 
 use crate::call_claims::CallClaims;
@@ -80,34 +81,34 @@ impl SessionContext {
     }
 
     /// Sends a message; by its `command_id` it is handled once.
-    pub(crate) async fn send(&self, request: SendRequest) -> Result<CommandReply, ClientError> {
-        self.connection.call(request, |mut api, request| async move { api.send(request).await }).await
+    pub(crate) async fn send(&self, request: SendMessageRequest) -> Result<CommandReply, ClientError> {
+        self.connection.call(request, |mut api, request| async move { api.send_message(request).await }).await
     }
 
-    pub(crate) async fn get(&self) -> Result<SessionInfo, ClientError> {
-        let request = SessionRequest { session_id: self.id.clone() };
-        self.connection.call(request, |mut api, request| async move { api.get(request).await }).await
+    pub(crate) async fn get(&self) -> Result<SessionSummary, ClientError> {
+        let request = GetSessionRequest { session_id: self.id.clone() };
+        self.connection.call(request, |mut api, request| async move { api.get_session(request).await }).await
     }
 
-    pub(crate) async fn gates(&self) -> Result<Vec<Gate>, ClientError> {
-        let request = ListGatesRequest { session_id: self.id.clone(), limit: 0 };
+    pub(crate) async fn gates(&self) -> Result<Vec<PendingGate>, ClientError> {
+        let request = ListGatesRequest { session_id: Some(self.id.clone()), limit: None };
         let gates = self.connection.call(request, |mut api, request| async move { api.list_gates(request).await });
         Ok(gates.await?.gates)
     }
 
     pub(crate) async fn answer(&self, gate: GateRef, decision: GateDecision) -> Result<CommandReply, ClientError> {
-        let request = AnswerRequest {
+        let request = AnswerGateRequest {
             session_id: self.id.clone(),
-            command_id: new_key(),
+            command_id: Some(new_key()),
             gate: gate.gate,
             arguments_sha256: gate.arguments_sha256,
             decision: decision.decision.to_owned(),
             note: decision.note,
-            no_wait: false,
-            arguments_json: decision.arguments.map(|arguments| arguments.to_string()).unwrap_or_default(),
+            wait: None,
+            arguments_json: decision.arguments.map(|arguments| arguments.to_string()),
             content: decision.content,
         };
-        self.connection.call(request, |mut api, request| async move { api.answer(request).await }).await
+        self.connection.call(request, |mut api, request| async move { api.answer_gate(request).await }).await
     }
 
     /// Answers a call of a client tool. The id of the call is the key of the command: an answer counts once.
@@ -116,15 +117,15 @@ impl SessionContext {
             Ok(content) => ("ok", content),
             Err(content) => ("error", content),
         };
-        let request = AnswerCallRequest {
+        let request = AnswerToolCallRequest {
             session_id: self.id.clone(),
-            command_id: call.to_owned(),
+            command_id: Some(call.to_owned()),
             call: call.to_owned(),
             outcome: outcome.to_owned(),
             content,
-            no_wait: false,
+            wait: None,
         };
-        self.connection.call(request, |mut api, request| async move { api.answer_call(request).await }).await
+        self.connection.call(request, |mut api, request| async move { api.answer_tool_call(request).await }).await
     }
 }
 

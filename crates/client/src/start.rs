@@ -4,11 +4,12 @@ use std::fmt;
 use std::future::IntoFuture;
 
 use futures::future::BoxFuture;
-use proto::StartRequest;
+use proto::StartSessionRequest;
+use proto::json::from_value;
 use serde_json::{Map, Value};
 
 use crate::connection::{EdgeConnection, SessionsApi};
-use crate::error::ClientError;
+use crate::error::{ClientError, ErrorKind};
 use crate::event::GateRequest;
 use crate::gate::GateDecision;
 use crate::local_tool::LocalTool;
@@ -21,54 +22,48 @@ use crate::turn::TurnResult;
 #[must_use = "nothing is sent until it is awaited"]
 pub struct StartSession {
     connection: EdgeConnection,
-    request: StartRequest,
-    options: Map<String, Value>,
+    /// Parameters of `session.start`, by name.
+    fields: Map<String, Value>,
     handlers: Handlers,
     has_own_key: bool,
 }
 
 impl StartSession {
     pub(crate) fn new(connection: EdgeConnection) -> Self {
-        let request = StartRequest { command_id: new_key(), interactive: true, ..StartRequest::default() };
-        Self { connection, request, options: Map::new(), handlers: Handlers::default(), has_own_key: false }
+        let start = Self { connection, fields: Map::new(), handlers: Handlers::default(), has_own_key: false };
+        start.option("command_id", new_key()).interactive(true)
     }
 
     /// The agent, by key or alias; the default one without this.
-    pub fn agent(mut self, agent: impl Into<String>) -> Self {
-        self.request.agent = agent.into();
-        self
+    pub fn agent(self, agent: impl Into<String>) -> Self {
+        self.option("agent", agent.into())
     }
 
     /// The model, by id; that of the agent without this.
-    pub fn model(mut self, model: impl Into<String>) -> Self {
-        self.request.model = model.into();
-        self
+    pub fn model(self, model: impl Into<String>) -> Self {
+        self.option("model", model.into())
     }
 
     /// The first message, at most 1 MiB. [`AgentSession::current_turn`] follows its turn.
-    pub fn prompt(mut self, prompt: impl Into<String>) -> Self {
-        self.request.prompt = prompt.into();
-        self
+    pub fn prompt(self, prompt: impl Into<String>) -> Self {
+        self.option("prompt", prompt.into())
     }
 
     /// Whether the session waits for more messages after its first turn, as without this.
-    pub fn interactive(mut self, interactive: bool) -> Self {
-        self.request.interactive = interactive;
-        self
+    pub fn interactive(self, interactive: bool) -> Self {
+        self.option("interactive", interactive)
     }
 
     /// The id of the session, 1 to 64 of `A-Z a-z 0-9 _ -`; the idempotency key without this.
-    pub fn session_id(mut self, id: impl Into<String>) -> Self {
-        self.request.session_id = id.into();
-        self
+    pub fn session_id(self, id: impl Into<String>) -> Self {
+        self.option("session_id", id.into())
     }
 
     /// A key of your own, 1 to 64 of `A-Z a-z 0-9 _ -`. A program that was restarted finds its session again by it, and
     /// the session is started once.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
-        self.request.command_id = key.into();
         self.has_own_key = true;
-        self
+        self.option("command_id", key.into())
     }
 
     /// Adds a function of this program that the agent may call.
@@ -89,7 +84,7 @@ impl StartSession {
 
     /// A further field of `session.start`, such as `continuation`, `features`, `limits` or `tools`.
     pub fn option(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.options.insert(name.into(), value.into());
+        self.fields.insert(name.into(), value.into());
         self
     }
 
@@ -103,19 +98,16 @@ impl StartSession {
     }
 
     async fn start(self) -> Result<AgentSession, ClientError> {
-        let Self { connection, mut request, mut options, handlers, has_own_key } = self;
-        if request.session_id.is_empty() {
-            // The edge would make another id for a repeated start.
-            request.session_id.clone_from(&request.command_id);
-        }
+        let Self { connection, mut fields, handlers, has_own_key } = self;
         if !handlers.tools.is_empty() {
-            options.insert("client_tools".to_owned(), handlers.tools.iter().map(LocalTool::describe).collect());
+            fields.insert("client_tools".to_owned(), handlers.tools.iter().map(LocalTool::describe).collect());
         }
-        if !options.is_empty() {
-            request.options_json = Value::Object(options).to_string();
-        }
-        let first_message = Some(request.command_id.clone()).filter(|_| !request.prompt.is_empty());
-        let call = |mut api: SessionsApi, request| async move { api.start(request).await };
+        let mut request: StartSessionRequest = from_value(Value::Object(fields))
+            .map_err(|error| ClientError::new(ErrorKind::BadRequest, "bad_request", error.to_string()))?;
+        // The edge would make another id for a repeated start.
+        request.session_id = request.session_id.or_else(|| request.command_id.clone());
+        let first_message = request.command_id.clone().filter(|_| request.prompt.is_some());
+        let call = |mut api: SessionsApi, request| async move { api.start_session(request).await };
         let reply = connection.call(request, call).await?;
         // A session that was started with this key before has events of its own.
         let context = SessionContext::started(connection, reply.session_id, first_message, !has_own_key);
@@ -134,6 +126,6 @@ impl IntoFuture for StartSession {
 
 impl fmt::Debug for StartSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StartSession").field("request", &self.request).finish_non_exhaustive()
+        f.debug_struct("StartSession").field("fields", &self.fields).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,9 @@
 //! Transcript of a session as people read it, turn by turn.
 
-use proto::TranscriptReply;
+use std::fmt;
+
+use proto::Transcript;
+use proto::json::to_value;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -8,7 +11,7 @@ use crate::error::ClientError;
 use crate::event::TurnStopReason;
 
 /// A part of the transcript: no system prompt, no envelopes, no signals.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct SessionTranscript {
     /// The turns, oldest first.
@@ -16,6 +19,7 @@ pub struct SessionTranscript {
     /// `after` of the next part, if there is one.
     pub next_after: Option<u32>,
     /// Whether parts of the session are gone, because the archive no longer has them.
+    #[serde(default)]
     pub is_incomplete: bool,
 }
 
@@ -69,12 +73,13 @@ pub struct TranscriptCall {
     pub result: Option<String>,
 }
 
-impl TryFrom<TranscriptReply> for SessionTranscript {
+impl TryFrom<Transcript> for SessionTranscript {
     type Error = ClientError;
 
-    fn try_from(reply: TranscriptReply) -> Result<Self, ClientError> {
-        let unreadable = |error| ClientError::internal(format!("the transcript cannot be read: {error}"));
-        let turns = serde_json::from_str(&reply.turns_json).map_err(unreadable)?;
-        Ok(Self { turns, next_after: reply.next_after, is_incomplete: reply.is_incomplete })
+    fn try_from(reply: Transcript) -> Result<Self, ClientError> {
+        let unreadable =
+            |error: &dyn fmt::Display| ClientError::internal(format!("the transcript cannot be read: {error}"));
+        let value = to_value(&reply).map_err(|error| unreadable(&error))?;
+        serde_json::from_value(value).map_err(|error| unreadable(&error))
     }
 }

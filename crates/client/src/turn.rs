@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
-use serde_json::Value;
+use proto::Content;
 
 use crate::error::{ClientError, ErrorKind};
 use crate::event::{EventContent, SessionEnd, SessionEvent, SessionFailure, TurnCost, TurnEnd, TurnStopReason};
@@ -70,9 +70,9 @@ impl TurnRequest {
         self
     }
 
-    /// The parts of a message that has images, a JSON array, in place of its text.
-    pub fn content(mut self, parts: &Value) -> Self {
-        self.message = self.message.map(|message| message.content(parts));
+    /// The content of a message that has images, in place of its text.
+    pub fn content(mut self, content: impl Into<Content>) -> Self {
+        self.message = self.message.map(|message| message.content(content));
         self
     }
 
@@ -223,8 +223,8 @@ impl Following {
         let start = match message {
             Some(MessageRequest { request: message, .. }) => {
                 let tracker = find_place(&context, &mut responder, may_be_repeated, is_alone).await?;
-                let message_id = Some(message.command_id.clone());
-                let is_queued = message.mode == SendMode::Queue.as_str();
+                let message_id = message.command_id.clone();
+                let is_queued = message.mode.as_deref() == Some(SendMode::Queue.as_str());
                 let reply = context.send(message).await?;
                 let waits = is_queued && reply.done && reply.turn.is_none();
                 TurnStart { tracker, message_id, turn: reply.turn, waits }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use proto::{Notification, SessionInfo, SessionRequest, WatchRequest};
+use proto::{GetSessionRequest, Notification, SessionSummary, WatchSessionRequest};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 use tonic::{Status, Streaming};
@@ -78,9 +78,9 @@ enum Answer {
     /// Answer to a request for the stream.
     Opened(Result<Streaming<Notification>, ClientError>),
     /// Answer to a request for the session while the stream is silent.
-    Probed(Result<SessionInfo, ClientError>),
+    Probed(Result<SessionSummary, ClientError>),
     /// Answer to a request for the session after the stream ended.
-    Ended(Result<SessionInfo, ClientError>),
+    Ended(Result<SessionSummary, ClientError>),
 }
 
 impl Watch {
@@ -200,8 +200,8 @@ impl Watch {
                     // A restarted fleet may have another address.
                     connection.reconnect_if_moved().await?;
                 }
-                let request = WatchRequest { session_id, from_seq, no_chunks };
-                match timeout(OPEN_TIMEOUT, connection.api().watch(request)).await {
+                let request = WatchSessionRequest { session_id, from_seq: Some(from_seq), no_chunks: Some(no_chunks) };
+                match timeout(OPEN_TIMEOUT, connection.api().watch_session(request)).await {
                     Ok(answer) => Ok(answer?.into_inner()),
                     Err(_) => Err(no_answer()),
                 }
@@ -211,11 +211,11 @@ impl Watch {
     }
 
     /// Asks for the session: a silent fleet may not work, and a stream may have ended with its session.
-    fn ask_for_session(&mut self, answer: fn(Result<SessionInfo, ClientError>) -> Answer) {
+    fn ask_for_session(&mut self, answer: fn(Result<SessionSummary, ClientError>) -> Answer) {
         let (connection, session_id) = (self.connection.clone(), self.session.clone());
         self.asking.spawn(async move {
             let mut api = connection.api();
-            let got = timeout(PROBE_TIMEOUT, api.get(SessionRequest { session_id })).await;
+            let got = timeout(PROBE_TIMEOUT, api.get_session(GetSessionRequest { session_id })).await;
             answer(match got {
                 Ok(got) => got.map(tonic::Response::into_inner).map_err(ClientError::from),
                 Err(_) => Err(no_answer()),
@@ -234,7 +234,7 @@ impl Watch {
         }
     }
 
-    fn take_probe(&mut self, probed: Result<SessionInfo, ClientError>) -> Result<(), ClientError> {
+    fn take_probe(&mut self, probed: Result<SessionSummary, ClientError>) -> Result<(), ClientError> {
         self.silent_since = Instant::now();
         if let Err(error) = probed {
             return self.record_outage(error);
@@ -246,7 +246,7 @@ impl Watch {
     }
 
     /// Handles the end of a stream, because the session ended or the edge shuts down.
-    fn handle_end(&mut self, probed: Result<SessionInfo, ClientError>) -> Result<(), ClientError> {
+    fn handle_end(&mut self, probed: Result<SessionSummary, ClientError>) -> Result<(), ClientError> {
         match probed {
             Ok(info) if info.phase == "ended" && info.seq < self.next_seq => self.has_ended = true,
             Ok(_) => self.disconnect(Status::unavailable("the edge has ended the stream").into())?,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -168,7 +168,6 @@ pub struct Start {
     pub interactive: bool,
     /// History to begin with: messages with `role` and `content`, replies also with `tool_calls`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "history_schema")]
     pub messages: Vec<HistoryMessage>,
     /// A session whose transcript this one begins with, before `messages`: `{session_id, at?}`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -207,19 +206,6 @@ pub struct Start {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub parent: Option<Parent>,
-}
-
-/// The simplest form of a history: texts of user and model.
-fn history_schema(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "array", "items": {
-        "type": "object",
-        "properties": {
-            "role": {"enum": ["user", "assistant"]},
-            "content": {"type": "string", "pattern": "\\S"},
-        },
-        "required": ["role", "content"],
-        "additionalProperties": false,
-    }})
 }
 
 /// The call that a child session performs, and what it may use for that.

@@ -1,11 +1,14 @@
 //! Client of the edge for commands: failures are made for people to read.
 
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ailoop_client::{Client, ClientBuilder, ClientError, ErrorKind, bounded};
 use contract::{ErrorCode, SessionId};
+use proto::json::{ApiMessage, from_value, to_value};
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use terminal::failure::CommandFailure;
 use tokio::time::{Instant, sleep};
 use tonic::{Request, Response, Status};
@@ -143,9 +146,34 @@ impl EdgeClient {
     }
 }
 
-/// Reads an answer of the edge that is JSON.
-pub fn read_answer<T: DeserializeOwned>(json: &str) -> Result<T, CommandFailure> {
-    serde_json::from_str(json).map_err(|error| CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}")))
+/// Reads an answer of the edge as a type of the JSON API.
+pub fn read_answer<T: DeserializeOwned>(reply: &impl ApiMessage) -> Result<T, CommandFailure> {
+    serde_json::from_value(answer_json(reply)?).map_err(|error| unreadable(&error))
+}
+
+/// Returns an answer of the edge as the JSON API has it.
+pub fn answer_json(reply: &impl ApiMessage) -> Result<Value, CommandFailure> {
+    to_value(reply).map_err(|error| unreadable(&error))
+}
+
+/// Makes a request of the parameters that the JSON API takes.
+pub fn request_of<R: ApiMessage>(params: Value) -> Result<R, CommandFailure> {
+    from_value(params).map_err(|error| CommandFailure::usage(ErrorCode::BadRequest, error.to_string()))
+}
+
+/// Makes the request of a command that has nothing but a reason.
+pub fn control_request<R: ApiMessage>(session: &str, reason: &str) -> R {
+    let params = json!({"session_id": session, "command_id": command_id(), "reason": chosen(reason)});
+    from_value(params).unwrap_or_default()
+}
+
+/// Returns a parameter that a person may leave out.
+pub fn chosen(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn unreadable(error: &dyn Display) -> CommandFailure {
+    CommandFailure::new(ErrorCode::Internal, format!("the answer: {error}"))
 }
 
 /// Makes a new command id.

@@ -6,6 +6,7 @@
 //! - the routes below `/v1` of the edge, with the parameters of their path, query and body: [`ROUTES`],
 //! - the `OpenAPI` document that the edge serves, `sdk/openapi.json`: [`openapi::document`],
 //! - the methods and types of the SDKs for Python and TypeScript, which `sdk/generate.py` makes of that document,
+//! - the gRPC service and its messages, `proto/ailoop/v2/ailoop.proto`: [`protobuf::file`],
 //! - the scopes that a credential needs: [`Method::scopes`].
 //!
 //! Nothing here does IO. The edge performs the methods, and its protocol adapters translate to them.
@@ -14,6 +15,7 @@ mod cursor;
 mod method;
 pub mod openapi;
 mod params;
+pub mod protobuf;
 mod results;
 mod route;
 mod schema;

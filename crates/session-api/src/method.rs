@@ -19,7 +19,7 @@ use crate::results::{
     RepairReport, ReplayReport, ReplyDecision, SessionDescription, SessionPage, SessionTrace, StatsList,
     ToolReplicaList, TranscriptPage, TriedTool,
 };
-use crate::schema::params_schema;
+use crate::schema::{join_all_objects, params_schema};
 use crate::scope::Scope;
 use crate::verb::{HttpVerb, RouteRow};
 
@@ -83,6 +83,18 @@ macro_rules! methods {
                         RouteRow { verb: HttpVerb::$verb, path: $path, about: methods!(@about $($route_about)?) },
                     )*],)*
                 }
+            }
+
+            /// Returns the schema of its parameters, and adds those that it refers to to a generator.
+            pub(crate) fn raw_params(self, generator: &mut SchemaGenerator) -> Schema {
+                let mut schema = match self { $(Self::$variant => <$params>::json_schema(generator),)* };
+                join_all_objects(&mut schema);
+                schema
+            }
+
+            /// Returns the name in gRPC.
+            pub const fn rpc(self) -> &'static str {
+                match self { $(Self::$variant => stringify!($variant),)* }
             }
 
             pub(crate) fn params_schema(self) -> Schema {
@@ -257,6 +269,11 @@ impl Method {
     /// Whether its answer is a stream of events.
     pub fn is_stream(self) -> bool {
         self == Self::WatchSession
+    }
+
+    /// Whether it is a method in gRPC. A stream ends there with its call.
+    pub fn has_rpc(self) -> bool {
+        self != Self::UnwatchSession
     }
 
     /// Finds a method by its name.

@@ -150,7 +150,6 @@ pub struct WatchParams {
     pub session_id: SessionId,
     /// The first `seq` to send; 0 and 1 mean from the beginning. The header `Last-Event-ID` counts if it is absent.
     #[serde(default, alias = "seq")]
-    #[schemars(with = "u32")]
     pub from_seq: u64,
     /// Leave out the chunks of replies.
     #[serde(default)]
@@ -180,7 +179,6 @@ pub struct ReplayParams {
     pub session_id: SessionId,
     /// The last slot to fold; the end of the log.
     #[serde(default)]
-    #[schemars(with = "Option<u32>")]
     pub at: Option<u64>,
     /// Leave out the list of commits.
     #[serde(default)]

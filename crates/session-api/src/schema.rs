@@ -30,6 +30,28 @@ pub(crate) fn results_generator() -> SchemaGenerator {
     settings.into_generator()
 }
 
+/// Returns a generator for the schemas of parameters or of results, with names, nulls and formats as in Rust.
+pub(crate) fn raw_generator(is_of_results: bool) -> SchemaGenerator {
+    let settings = SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
+    if is_of_results { settings.for_serialize() } else { settings }.into_generator()
+}
+
+/// Returns the schemas that such a generator was asked for, by their names. A choice between objects is one object.
+pub(crate) fn raw_definitions(mut generator: SchemaGenerator) -> Map<String, Value> {
+    let mut definitions = generator.take_definitions(true);
+    definitions
+        .values_mut()
+        .filter_map(|definition| <&mut Schema>::try_from(definition).ok())
+        .for_each(join_all_objects);
+    definitions
+}
+
+/// Joins the choices between objects in a schema.
+pub(crate) fn join_all_objects(schema: &mut Schema) {
+    transform_subschemas(&mut join_all_objects, schema);
+    join_objects(schema);
+}
+
 /// Refers to a schema of results.
 pub(crate) fn reference(name: &str) -> Value {
     json!({"$ref": format!("#{DEFINITIONS}/{name}")})

@@ -13,7 +13,7 @@ const HEAD: &str = "# Methods
 This page lists the methods of the session API, with their parameters and results.
 The table of methods in [session-api](../../crates/session-api/src/method.rs) writes it; do not edit it.
 
-A method has the same parameters and results over [JSON-RPC](json-rpc.md) and [HTTP](http.md), and in the
+A method has the same parameters and results over [JSON-RPC](json-rpc.md), [HTTP](http.md) and gRPC, and in the
 [SDKs](../sdk.md).
 A `?` marks a parameter that may be left out, and a field that may be absent.
 ";
@@ -75,6 +75,9 @@ fn row(name: &str, is_required: bool, schema: &Value, about: &str) -> String {
 fn method(method: Method) -> String {
     let mut text = format!("\n### `{}`\n\n{}\n", method.name(), method.about());
     let _ = writeln!(text, "Scope: {}.", method.list_scopes());
+    if method.has_rpc() {
+        let _ = writeln!(text, "gRPC: `{}`.", method.rpc());
+    }
     for route in ROUTES.iter().filter(|route| route.method == method) {
         let _ = writeln!(text, "HTTP: `{} {}`.", route.verb.as_str().to_uppercase(), route.path);
     }

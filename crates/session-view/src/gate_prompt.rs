@@ -4,7 +4,7 @@ use std::io::{BufRead as _, IsTerminal as _};
 use std::time::Instant;
 
 use contract::event::GateOpened;
-use proto::AnswerRequest;
+use proto::AnswerGateRequest;
 use tokio::sync::mpsc;
 
 /// Typed lines that are buffered.
@@ -22,13 +22,13 @@ pub struct TypedLine {
 }
 
 /// Makes an answer to a gate; the caller sets the session and the command id.
-pub fn answer_request(gate: &GateOpened, decision: &str, content: Option<String>) -> AnswerRequest {
-    AnswerRequest {
+pub fn answer_request(gate: &GateOpened, decision: &str, content: Option<String>) -> AnswerGateRequest {
+    AnswerGateRequest {
         gate: gate.gate.to_string(),
         arguments_sha256: gate.arguments_sha256.clone(),
         decision: decision.to_owned(),
         content,
-        ..AnswerRequest::default()
+        ..AnswerGateRequest::default()
     }
 }
 

@@ -1,10 +1,8 @@
 //! Describes a tool of the catalogue as text and as JSON.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use contract::tool::EffectClass;
-use proto::ToolInfo;
+use contract::tool::{ApprovalPolicy, EffectClass, ToolSpec};
 use serde_json::{Value, json};
 use terminal::format;
 
@@ -19,41 +17,45 @@ pub const fn effect_name(effect: EffectClass) -> &'static str {
 }
 
 /// Explains what happens if the tool or its caller fails during a call.
-fn explain_effect(effect: &str) -> &'static str {
+fn explain_effect(effect: EffectClass) -> &'static str {
     match effect {
-        "pure" => "it changes nothing: after a loss it is called again",
-        "idempotent" => "it takes effect once per call id: after a loss it is called again under the same id",
-        "at_most_once" => "it is never called again: after a loss the model is told that the outcome is unknown",
-        "reconcilable" => "it is never called again: after a loss the tool is asked what became of the call",
-        _ => "unknown to this version",
+        EffectClass::Pure => "it changes nothing: after a loss it is called again",
+        EffectClass::Idempotent => {
+            "it takes effect once per call id: after a loss it is called again under the same id"
+        }
+        EffectClass::AtMostOnce => {
+            "it is never called again: after a loss the model is told that the outcome is unknown"
+        }
+        EffectClass::Reconcilable => "it is never called again: after a loss the tool is asked what became of the call",
     }
 }
 
 /// Describes a tool for people.
-pub fn to_text(tool: &ToolInfo) -> String {
-    let approval = match tool.approval.as_str() {
-        "never" => "calls need no approval",
-        "always" => "a person must approve each call",
-        _ => "unknown to this version",
+pub fn to_text(tool: &ToolSpec) -> String {
+    let approval = match tool.approval {
+        ApprovalPolicy::Never => "calls need no approval",
+        ApprovalPolicy::Always => "a person must approve each call",
     };
     let rows = [
-        ("tool", tool.name.clone()),
+        ("tool", tool.name.to_string()),
         ("version", tool.version.clone()),
-        ("effect", format!("{}: {}", tool.effect, explain_effect(&tool.effect))),
-        ("approval", format!("{}: {approval}", tool.approval)),
-        ("time-out", format::duration(Duration::from_millis(tool.timeout_ms))),
-        ("result", format!("the model reads up to {} bytes of it", format::count(tool.max_output))),
+        ("effect", format!("{}: {}", effect_name(tool.effect), explain_effect(tool.effect))),
+        ("approval", format!("{}: {approval}", tool.approval.as_str())),
+        ("time-out", format::duration(tool.timeout())),
+        ("result", format!("the model reads up to {} bytes of it", format::count(tool.output_bytes_max() as u64))),
     ];
     let mut text = String::new();
     for (name, value) in rows {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{name:<10}{value}");
     }
-    let schema = serde_json::from_str::<Value>(&tool.parameters_json).unwrap_or_default();
+    let schema = serde_json::from_str::<Value>(tool.parameters.get()).unwrap_or_default();
     let schema = serde_json::to_string_pretty(&schema).unwrap_or_default();
-    for (title, body) in
-        [("description", tool.description.as_str()), ("instructions", &tool.instructions), ("parameters", &schema)]
-    {
+    for (title, body) in [
+        ("description", tool.description.as_str()),
+        ("instructions", tool.instructions.as_deref().unwrap_or_default()),
+        ("parameters", &schema),
+    ] {
         if !body.trim().is_empty() {
             let _ = writeln!(text, "\n{title}\n{}", indent(body));
         }
@@ -62,12 +64,12 @@ pub fn to_text(tool: &ToolInfo) -> String {
 }
 
 /// Describes a tool for programs.
-pub fn to_json(tool: &ToolInfo) -> Value {
+pub fn to_json(tool: &ToolSpec) -> Value {
     json!({
         "name": tool.name, "description": tool.description, "effect": tool.effect, "approval": tool.approval,
-        "timeout_ms": tool.timeout_ms, "version": tool.version, "max_output": tool.max_output,
-        "instructions": tool.instructions,
-        "parameters": serde_json::from_str::<Value>(&tool.parameters_json).unwrap_or_default(),
+        "timeout_ms": u64::try_from(tool.timeout().as_millis()).unwrap_or(u64::MAX), "version": tool.version,
+        "max_output": tool.output_bytes_max(), "instructions": tool.instructions.as_deref().unwrap_or_default(),
+        "parameters": tool.parameters,
     })
 }
 
@@ -77,20 +79,22 @@ fn indent(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use contract::{Json, ToolName};
+
     use super::*;
 
     #[test]
     fn description_as_text_and_json_has_all_fields() {
-        let tool = ToolInfo {
-            name: "note".to_owned(),
+        let tool = ToolSpec {
+            name: ToolName::new("note").unwrap(),
             description: "Keeps a note.\nFor later.".to_owned(),
-            parameters_json: r#"{"type":"object"}"#.to_owned(),
-            effect: "idempotent".to_owned(),
-            approval: "always".to_owned(),
-            timeout_ms: 1_500,
+            parameters: Json::of(&json!({"type": "object"})),
+            effect: EffectClass::Idempotent,
+            approval: ApprovalPolicy::Always,
+            timeout_ms: Some(1_500),
             version: "1.2.3".to_owned(),
-            max_output: 65_536,
-            instructions: String::new(),
+            max_output: Some(65_536),
+            instructions: None,
         };
         assert_eq!(
             to_text(&tool),

@@ -18,7 +18,6 @@ use std::time::Duration;
 use bus::{Bus, NatsConfig};
 use configuration::Settings;
 use contract::CommandId;
-use contract::limits::FRAME_BYTES_MAX;
 use edge_core::access::{Authenticator, Grants, RefusalLog};
 pub use edge_core::access::{KeyEntry, KeysFile, generate_key};
 use edge_core::api::SessionApi;
@@ -29,7 +28,7 @@ pub use edge_core::config::{CellConfig, CellTable, EdgeConfig, EdgeStartError, I
 pub use edge_core::feed::parse_attempt;
 use edge_core::params;
 pub use edge_core::turn::ReplyText;
-use proto::sessions_server::SessionsServer;
+use proto::json::SERVICE;
 use service::connections::Connections;
 use service::health::Readiness;
 use service::http::{HttpVersion, Server};
@@ -39,8 +38,7 @@ use service::tls::Tls;
 pub use session_api::Scope;
 use tokio::net::TcpListener;
 use tonic::service::Routes;
-
-use grpc::GrpcService;
+use tonic_health::ServingStatus;
 
 /// Open requests and watches of one gRPC connection.
 const STREAMS_MAX: u32 = 512;
@@ -261,9 +259,11 @@ fn serve_grpc(
     // Most clients, such as those in Python, still use v1alpha.
     let v1 = reflection().build_v1().map_err(|error| internal(&error))?;
     let v1alpha = reflection().build_v1alpha().map_err(|error| internal(&error))?;
-    let service = SessionsServer::new(GrpcService::new(api.clone())).max_decoding_message_size(FRAME_BYTES_MAX);
     let (reporter, health) = tonic_health::server::health_reporter();
-    let routes = Routes::new(health).add_service(v1).add_service(v1alpha).add_service(service);
+    let routes = Routes::new(health).add_service(v1).add_service(v1alpha);
+    let methods = axum::Router::new()
+        .route(&format!("/{SERVICE}/{{method}}"), axum::routing::post(grpc::serve))
+        .with_state(api.clone());
     let draining = api.draining().clone();
     let server = Server {
         name: "grpc",
@@ -271,6 +271,7 @@ fn serve_grpc(
         router: routes
             .prepare()
             .into_axum_router()
+            .merge(methods)
             .layer(axum::middleware::map_request_with_state(connections.budget().clone(), grpc::limit_body))
             .layer(axum::middleware::from_fn_with_state(Arc::new(authenticator), grpc::authenticate))
             .layer(axum::middleware::map_response(grpc::add_error_code)),
@@ -280,10 +281,10 @@ fn serve_grpc(
         ending: draining.clone(),
     };
     api.tasks().spawn("grpc", async move {
-        reporter.set_serving::<SessionsServer<GrpcService>>().await;
+        reporter.set_service_status(SERVICE, ServingStatus::Serving).await;
         let not_serving = async {
             draining.cancelled().await;
-            reporter.set_not_serving::<SessionsServer<GrpcService>>().await;
+            reporter.set_service_status(SERVICE, ServingStatus::NotServing).await;
         };
         tokio::join!(server.run(listener), not_serving);
     });

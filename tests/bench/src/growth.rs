@@ -6,7 +6,7 @@ use anyhow::Context;
 use bus::Bus;
 use contract::SessionId;
 use futures::{StreamExt, TryStreamExt};
-use proto::StartRequest;
+use proto::StartSessionRequest;
 use proto::sessions_client::SessionsClient;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -204,14 +204,14 @@ async fn long_sessions(fixture: &Fixture) -> anyhow::Result<Vec<[Mark; 2]>> {
     let part = format!("Count the words of {STEPS} parts.");
     for _ in 0..LONG {
         let id = SessionId::new(&uuid::Uuid::now_v7().simple().to_string())?;
-        let start = StartRequest {
-            session_id: id.to_string(),
-            agent: "long".to_owned(),
-            prompt: part.clone(),
-            interactive: true,
-            ..StartRequest::default()
+        let start = StartSessionRequest {
+            session_id: Some(id.to_string()),
+            agent: Some("long".to_owned()),
+            prompt: Some(part.clone().into()),
+            interactive: Some(true),
+            ..StartSessionRequest::default()
         };
-        client.start(start).await?;
+        client.start_session(start).await?;
         let (steps_done, position) = watch::channel(0);
         positions.push(position);
         let mut client = client.clone();

@@ -13,7 +13,7 @@ use contract::streams::Stream;
 use contract::subject::{self, SessionKey};
 use contract::{SessionId, TenantId, Timestamp};
 use proto::sessions_client::SessionsClient;
-use proto::{SendRequest, StartRequest, WatchRequest};
+use proto::{SendMessageRequest, StartSessionRequest, WatchSessionRequest};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tonic::transport::Channel;
@@ -41,13 +41,13 @@ pub(crate) struct Idle {
 impl Idle {
     pub(crate) async fn of(bus: &Bus, client: &mut SessionsClient<Channel>) -> anyhow::Result<Self> {
         let id = copied(TEMPLATE);
-        let start = StartRequest {
-            session_id: id.to_string(),
-            prompt: "Count the words of each part.".to_owned(),
-            interactive: true,
-            ..StartRequest::default()
+        let start = StartSessionRequest {
+            session_id: Some(id.to_string()),
+            prompt: Some("Count the words of each part.".to_owned().into()),
+            interactive: Some(true),
+            ..StartSessionRequest::default()
         };
-        client.start(start).await?;
+        client.start_session(start).await?;
         turns(client, &id, 1, "", &watch::channel(0).0).await?;
         let key = key(&id);
         // The end of the turn is published after its commit; the line of the index follows.
@@ -108,7 +108,11 @@ impl Idle {
                 let due = first_due + pause * turn;
                 sleep_until(due).await;
                 client
-                    .send(SendRequest { session_id, text: "Once more.".to_owned(), ..SendRequest::default() })
+                    .send_message(SendMessageRequest {
+                        session_id,
+                        content: Some("Once more.".to_owned().into()),
+                        ..SendMessageRequest::default()
+                    })
                     .await?;
                 anyhow::Ok(due.elapsed())
             }
@@ -144,8 +148,8 @@ pub(crate) async fn turns(
     steps_done: &watch::Sender<usize>,
 ) -> anyhow::Result<()> {
     let (mut steps, mut over) = (0, 0);
-    let watch = WatchRequest { session_id: id.to_string(), from_seq: 1, no_chunks: true };
-    let mut events = client.watch(watch).await?.into_inner();
+    let watch = WatchSessionRequest { session_id: id.to_string(), from_seq: Some(1), no_chunks: Some(true) };
+    let mut events = client.watch_session(watch).await?.into_inner();
     while let Some(event) = events.message().await? {
         if event.topic == Topic::ToolCallResult.as_str() {
             steps += 1;
@@ -156,8 +160,8 @@ pub(crate) async fn turns(
             if over == turns {
                 return Ok(());
             }
-            let (session_id, text) = (id.to_string(), text.to_owned());
-            client.send(SendRequest { session_id, text, ..SendRequest::default() }).await?;
+            let (session_id, content) = (id.to_string(), Some(text.to_owned().into()));
+            client.send_message(SendMessageRequest { session_id, content, ..SendMessageRequest::default() }).await?;
         }
     }
     anyhow::bail!("session {id} ended before its turn")

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use contract::event::Topic;
 use proto::sessions_client::SessionsClient;
-use proto::{StartRequest, WatchRequest};
+use proto::{StartSessionRequest, WatchSessionRequest};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
@@ -190,16 +190,16 @@ async fn session(client: &SessionsClient<Channel>, record: &Record) -> anyhow::R
     let mut client = client.clone();
     let sent_at = Instant::now();
     let session_id = uuid::Uuid::now_v7().simple().to_string();
-    let start = StartRequest {
-        session_id: session_id.clone(),
-        prompt: "Count the words of each part, then say that you are done.".to_owned(),
-        ..StartRequest::default()
+    let start = StartSessionRequest {
+        session_id: Some(session_id.clone()),
+        prompt: Some("Count the words of each part, then say that you are done.".to_owned().into()),
+        ..StartSessionRequest::default()
     };
-    client.start(start).await?;
+    client.start_session(start).await?;
     let mut last = Instant::now();
     record.starts.lock().unwrap_or_else(PoisonError::into_inner).push(last - sent_at);
-    let watch = WatchRequest { session_id: session_id.clone(), from_seq: 1, no_chunks: false };
-    let mut events = client.watch(watch).await?.into_inner();
+    let watch = WatchSessionRequest { session_id: session_id.clone(), from_seq: Some(1), no_chunks: Some(false) };
+    let mut events = client.watch_session(watch).await?.into_inner();
     let mut number = 0;
     while let Some(event) = events.message().await? {
         let ends = event.topic == Topic::SessionEnded.as_str();

@@ -9,7 +9,7 @@ use ailoop_tool::{Call, Effect, Serving, Tool, Tools};
 use anyhow::{Context, ensure};
 use contract::TenantId;
 use futures::future::pending;
-use proto::StartRequest;
+use proto::StartSessionRequest;
 use proto::sessions_client::SessionsClient;
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot};
@@ -196,30 +196,30 @@ async fn keep_up(load: Load, client: SessionsClient<Channel>, all_begun: oneshot
 }
 
 async fn begin(load: Load, n: usize, mut client: SessionsClient<Channel>) -> anyhow::Result<()> {
-    let mut start = StartRequest {
-        session_id: format!("{load:?}-{n}"),
-        agent: "guest".to_owned(),
-        no_wait: true,
-        ..StartRequest::default()
+    let mut start = StartSessionRequest {
+        session_id: Some(format!("{load:?}-{n}")),
+        agent: Some("guest".to_owned()),
+        wait: Some(false),
+        ..StartSessionRequest::default()
     };
     match load {
-        Load::SilentTool => CALL_SILENT.clone_into(&mut start.prompt),
+        Load::SilentTool => start.prompt = Some(CALL_SILENT.to_owned().into()),
         Load::SlowStreams => {
-            "slow".clone_into(&mut start.model);
-            start.prompt = format!("pace {SLOW_CHUNKS} 1000");
+            start.model = Some("slow".to_owned());
+            start.prompt = Some(format!("pace {SLOW_CHUNKS} 1000").into());
         }
-        Load::CostlySchema => CALL_STRICT.clone_into(&mut start.prompt),
+        Load::CostlySchema => start.prompt = Some(CALL_STRICT.to_owned().into()),
         Load::CostlyPatterns => {
-            SAY_MUCH.clone_into(&mut start.prompt);
+            start.prompt = Some(SAY_MUCH.to_owned().into());
             let list = |kind: &str| (0..32).map(|i| format!(r"[a-z]{{40}} {kind}{n}x{i}$")).collect::<Vec<_>>();
-            start.options_json = json!({"continuation": {
+            let continuation = json!({
                 "require_explicit_signal": false,
                 "continuation_patterns": list("more"),
                 "termination_patterns": list("done"),
-            }})
-            .to_string();
+            });
+            start.continuation_json = Some(continuation.to_string());
         }
     }
-    client.start(start).await.with_context(|| format!("{load:?} {n}"))?;
+    client.start_session(start).await.with_context(|| format!("{load:?} {n}"))?;
     Ok(())
 }

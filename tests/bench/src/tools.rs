@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use async_nats::{Client, Message};
 use futures::StreamExt;
-use proto::StartRequest;
+use proto::StartSessionRequest;
 use proto::sessions_client::SessionsClient;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
@@ -140,9 +140,13 @@ async fn begin(fixture: &Fixture, rate: u32, during: Duration) -> anyhow::Result
         let mut client = channels[n % channels.len()].clone();
         starts.spawn(async move {
             let session_id = uuid::Uuid::now_v7().simple().to_string();
-            let start =
-                StartRequest { session_id, prompt: PROMPT.to_owned(), no_wait: true, ..StartRequest::default() };
-            client.start(start).await.map(|_| ())
+            let start = StartSessionRequest {
+                session_id: Some(session_id),
+                prompt: Some(PROMPT.to_owned().into()),
+                wait: Some(false),
+                ..StartSessionRequest::default()
+            };
+            client.start_session(start).await.map(|_| ())
         });
         while let Some(started) = starts.try_join_next() {
             started??;

@@ -1,6 +1,6 @@
 //! Commands: each takes effect once, and errors have their stable codes.
 
-use ailoop_client::proto::ListRequest;
+use ailoop_client::proto::ListSessionsRequest;
 use ailoop_client::{Client, ErrorKind, TurnStopReason};
 use ailoop_tests::fleet::TestFleet;
 use ailoop_tests::model::{Gate, ModelServer, ScriptedReply};
@@ -22,7 +22,7 @@ async fn command_whose_reply_is_lost_is_repeated_and_happens_once() -> anyhow::R
     let lose = async |session: Option<&str>| {
         eventually("the fleet has handled the command", async || match session {
             Some(session) => witness.session(session).get().await.is_ok_and(|info| info.turn == 1),
-            None => witness.list(ListRequest::default()).await.is_ok_and(|list| list.sessions.len() == 1),
+            None => witness.list(ListSessionsRequest::default()).await.is_ok_and(|list| list.sessions.len() == 1),
         })
         .await?;
         relay.cut(grpc);
@@ -40,7 +40,7 @@ async fn command_whose_reply_is_lost_is_repeated_and_happens_once() -> anyhow::R
     let counts = ["session_started", "message.user_processed", "turn.completed"].map(|topic| of(&events, topic).len());
     assert_eq!(counts, [1, 1, 1]);
     assert_eq!(model.requests().len(), 1);
-    assert_eq!(witness.list(ListRequest::default()).await?.sessions.len(), 1);
+    assert_eq!(witness.list(ListSessionsRequest::default()).await?.sessions.len(), 1);
     fleet.end().await
 }
 

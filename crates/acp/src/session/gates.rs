@@ -3,7 +3,7 @@
 use contract::ErrorCode;
 use contract::event::{GateKind, GateOpened};
 use fleet_connection::client::{SessionsApi, command_id};
-use proto::AnswerRequest;
+use proto::AnswerGateRequest;
 use terminal::failure::CommandFailure;
 
 use super::super::gate::{PersonReply, Question, question_of, reply_of, typed_question};
@@ -87,9 +87,9 @@ impl SessionWorker {
     }
 
     /// Sends the answer to a gate; returns whether it counts. It does not if somebody else was faster.
-    pub(super) async fn send_answer(&self, answer: AnswerRequest) -> Result<bool, CommandFailure> {
-        let request = AnswerRequest { session_id: self.session.clone(), command_id: command_id(), ..answer };
-        match self.link.call(request, SessionsApi::answer).await {
+    pub(super) async fn send_answer(&self, answer: AnswerGateRequest) -> Result<bool, CommandFailure> {
+        let request = AnswerGateRequest { session_id: self.session.clone(), command_id: Some(command_id()), ..answer };
+        match self.link.call(request, SessionsApi::answer_gate).await {
             Ok(_) => Ok(true),
             Err(failure) if *failure.code() == ErrorCode::GateClosed => Ok(false),
             Err(failure) => Err(failure),

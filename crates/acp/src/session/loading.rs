@@ -1,9 +1,9 @@
 //! Sessions that exist already, and their settings.
 
 use contract::ErrorCode;
-use fleet_connection::client::{SessionsApi, command_id};
+use fleet_connection::client::{SessionsApi, command_id, request_of};
 use fleet_connection::stream::SessionStream;
-use proto::{ConfigureRequest, SessionRequest};
+use proto::GetSessionRequest;
 use serde_json::{Value, json};
 
 use super::super::settings::{Choices, SettingName};
@@ -35,8 +35,8 @@ impl SessionWorker {
 
     async fn read_session(&mut self) -> Result<u64, RpcError> {
         let client = self.link.client().await?;
-        let request = SessionRequest { session_id: self.session.clone() };
-        let info = self.link.call(request, SessionsApi::get).await?;
+        let request = GetSessionRequest { session_id: self.session.clone() };
+        let info = self.link.call(request, SessionsApi::get_session).await?;
         self.catalogue = self.link.catalogue().await?;
         self.choices = Choices { agent: info.agent, model: info.model };
         self.translator = Translator::default();
@@ -80,18 +80,12 @@ impl SessionWorker {
             SettingName::Model => choices.model = value,
         }
         if self.phase != Phase::NotStarted {
-            let (model, options) = match name {
-                SettingName::Agent => (String::new(), json!({"agent": choices.agent}).to_string()),
-                SettingName::Model => (choices.model.clone(), String::new()),
+            let changed = match name {
+                SettingName::Agent => ("agent", &choices.agent),
+                SettingName::Model => ("model", &choices.model),
             };
-            let request = ConfigureRequest {
-                session_id: self.session.clone(),
-                command_id: command_id(),
-                model,
-                options_json: options,
-                no_wait: false,
-            };
-            self.link.call(request, SessionsApi::configure).await?;
+            let request = json!({"session_id": self.session, "command_id": command_id(), changed.0: changed.1});
+            self.link.call(request_of(request)?, SessionsApi::configure_session).await?;
         }
         self.choices = choices;
         Ok(json!({"configOptions": self.catalogue.options(&self.choices)}))

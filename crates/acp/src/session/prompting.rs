@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use contract::ErrorCode;
 use contract::model::Content;
-use fleet_connection::client::{SessionsApi, command_id};
+use fleet_connection::client::{SessionsApi, chosen, command_id, control_request, request_of};
 use fleet_connection::stream::SessionStream;
-use proto::{ControlRequest, SendRequest, StartRequest};
 use serde_json::{Value, json};
 use session_view::gate_prompt::answer_request;
 use terminal::failure::CommandFailure;
@@ -75,21 +74,11 @@ impl SessionWorker {
     }
 
     async fn start(&mut self, message_id: &str, content: &Content) -> Result<(), CommandFailure> {
-        let (prompt, options_json) = match content {
-            Content::Text(text) => (text.clone(), String::new()),
-            Content::Parts(_) => (String::new(), json!({"prompt": content}).to_string()),
-        };
-        let request = StartRequest {
-            session_id: self.session.clone(),
-            command_id: message_id.to_owned(),
-            agent: self.choices.agent.clone(),
-            model: self.choices.model.clone(),
-            prompt,
-            interactive: true,
-            options_json,
-            no_wait: false,
-        };
-        self.link.call(request, SessionsApi::start).await?;
+        let request = json!({
+            "session_id": self.session, "command_id": message_id, "agent": chosen(&self.choices.agent),
+            "model": chosen(&self.choices.model), "prompt": content, "interactive": true,
+        });
+        self.link.call(request_of(request)?, SessionsApi::start_session).await?;
         self.phase = Phase::Open;
         let title = content.text().lines().next().unwrap_or_default().chars().take(TITLE_CHARS_MAX).collect();
         self.show(&SessionUpdate::SessionInfoUpdate { title }).await;
@@ -103,18 +92,8 @@ impl SessionWorker {
             let message = format!("{by} paused the session ({reason}); to go on: ailoop resume {}", self.session);
             return Err(RpcError::new(ErrorCode::NotNow, message));
         }
-        let (text, content_json) = match content {
-            Content::Text(text) => (text.clone(), String::new()),
-            Content::Parts(parts) => (String::new(), json!(parts).to_string()),
-        };
-        let request = SendRequest {
-            session_id: self.session.clone(),
-            command_id: message_id.to_owned(),
-            text,
-            content_json,
-            ..SendRequest::default()
-        };
-        self.link.call(request, SessionsApi::send).await?;
+        let request = json!({"session_id": self.session, "command_id": message_id, "content": content});
+        self.link.call(request_of(request)?, SessionsApi::send_message).await?;
         Ok(())
     }
 
@@ -145,13 +124,7 @@ impl SessionWorker {
     }
 
     async fn cancel_turn(&mut self) -> Result<(), CommandFailure> {
-        let request = ControlRequest {
-            session_id: self.session.clone(),
-            command_id: command_id(),
-            reason: CANCEL_REASON.to_owned(),
-            no_wait: false,
-        };
-        match self.link.call(request, SessionsApi::cancel_turn).await {
+        match self.link.call(control_request(&self.session, CANCEL_REASON), SessionsApi::cancel_turn).await {
             Ok(_) => Ok(()),
             // It has ended meanwhile.
             Err(failure) if [ErrorCode::NotNow, ErrorCode::SessionEnded].contains(failure.code()) => Ok(()),

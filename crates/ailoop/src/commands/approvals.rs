@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use contract::{ErrorCode, Json};
-use fleet_connection::client::{EdgeClient, SessionsApi, command_id};
-use proto::{AnswerRequest, Gate};
+use fleet_connection::client::{EdgeClient, SessionsApi, chosen, command_id};
+use proto::{AnswerGateRequest, GateKind, PendingGate};
 use serde_json::{Value, json};
 use terminal::failure::{CommandFailure, Exit};
 use terminal::format;
@@ -21,6 +21,8 @@ use super::session_reference::{resolve_filter, resolve_session};
 use crate::args::{ApprovalsArgs, ApprovalsCommand, ApproveArgs, GateArgs};
 use crate::output::{finish, format_session, format_time, json_lines, print_table, shorten};
 
+/// Kind of a gate without one.
+const UNKNOWN_KIND: GateKind = GateKind { as_text: None, limit: None, error: None };
 const COLUMNS: [TableColumn; 6] = [
     TableColumn::name("SESSION"),
     TableColumn::name("GATE"),
@@ -31,23 +33,23 @@ const COLUMNS: [TableColumn; 6] = [
 ];
 
 pub(super) async fn run(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let empty = AnswerRequest::default();
+    let empty = AnswerGateRequest::default();
     let (gate, decision, done, answer) = match &args.command {
         None => return list_gates(args, terminal).await,
         Some(ApprovalsCommand::Show(gate)) => return show_gate(gate, terminal).await,
         Some(ApprovalsCommand::Approve(approve)) => {
-            let (note, arguments_json) = (approve.note.clone(), read_arguments(approve)?);
-            (&approve.gate, "approve", "approved", AnswerRequest { note, arguments_json, ..empty })
+            let (note, arguments_json) = (noted(&approve.note), read_arguments(approve)?);
+            (&approve.gate, "approve", "approved", AnswerGateRequest { note, arguments_json, ..empty })
         }
         Some(ApprovalsCommand::Deny(deny)) => {
-            (&deny.gate, "deny", "denied", AnswerRequest { note: deny.note.clone(), ..empty })
+            (&deny.gate, "deny", "denied", AnswerGateRequest { note: noted(&deny.note), ..empty })
         }
         Some(ApprovalsCommand::Answer(reply)) => {
             let content = Some(text_argument::read_text(&reply.text, std::io::stdin())?);
-            (&reply.gate, "answer", "answered", AnswerRequest { content, ..empty })
+            (&reply.gate, "answer", "answered", AnswerGateRequest { content, ..empty })
         }
     };
-    send_answer(gate, AnswerRequest { decision: decision.to_owned(), ..answer }, done, terminal).await
+    send_answer(gate, AnswerGateRequest { decision: decision.to_owned(), ..answer }, done, terminal).await
 }
 
 async fn list_gates(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
@@ -61,12 +63,12 @@ async fn list_gates(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exit, C
         terminal.note(Style::Plain, "nothing waits for a person");
         return Ok(Exit::Done);
     }
-    let row = |gate: &Gate| {
+    let row = |gate: &PendingGate| {
         vec![
             format_session(&gate.session_id, &args.output, terminal),
             gate.gate.clone(),
             format_kind(gate),
-            gate.tool.clone(),
+            gate.tool.clone().unwrap_or_default(),
             format_time(&gate.expires, terminal),
             format_arguments(&gate.arguments),
         ]
@@ -90,26 +92,26 @@ async fn show_gate(args: &GateArgs, terminal: &Terminal) -> Result<Exit, Command
 
 async fn send_answer(
     args: &GateArgs,
-    answer: AnswerRequest,
+    answer: AnswerGateRequest,
     done: &str,
     terminal: &Terminal,
 ) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
     let gate = find_gate(&client, args).await?;
-    let changed = Some(&answer.arguments_json).filter(|arguments| !arguments.is_empty());
+    let (changed, tool) = (answer.arguments_json.as_ref(), gate.tool.as_deref().unwrap_or_default());
     if let Some(changed) = changed {
-        check_arguments(&client, &gate.tool, changed).await?;
+        check_arguments(&client, tool, changed).await?;
     }
     let arguments = format_arguments(changed.unwrap_or(&gate.arguments));
-    terminal.note(Style::Faint, &format!("{} {} {arguments}", format_kind(&gate), gate.tool));
-    let request = AnswerRequest {
+    terminal.note(Style::Faint, &format!("{} {tool} {arguments}", format_kind(&gate)));
+    let request = AnswerGateRequest {
         session_id: gate.session_id.clone(),
-        command_id: command_id(),
+        command_id: Some(command_id()),
         gate: gate.gate,
         arguments_sha256: gate.arguments_sha256,
         ..answer
     };
-    let reply = client.call(request, SessionsApi::answer).await?;
+    let reply = client.call(request, SessionsApi::answer_gate).await?;
     note_result(terminal, &gate.session_id, done, &reply);
     Ok(Exit::Done)
 }
@@ -119,11 +121,9 @@ async fn send_answer(
 async fn check_arguments(client: &EdgeClient, tool: &str, arguments: &str) -> Result<(), CommandFailure> {
     let known = fetch_tools(client).await?;
     // A tool that is absent now may come back with another schema, so there is nothing to check.
-    let Some(tool) = known.iter().find(|known| known.name == tool) else { return Ok(()) };
-    let parsed = |text: &str| Json::parse(text).map_err(|error| error.to_string());
-    let checked = parsed(&tool.parameters_json)
-        .and_then(|schema| Schema::compile(&schema))
-        .and_then(|schema| schema.check(&parsed(arguments)?));
+    let Some(tool) = known.iter().find(|known| known.name.as_str() == tool) else { return Ok(()) };
+    let arguments = Json::parse(arguments).map_err(|error| error.to_string());
+    let checked = Schema::compile(&tool.parameters).and_then(|schema| schema.check(&arguments?));
     checked.map_err(|why| {
         let help = format!("nothing was answered; `ailoop tools describe {}` shows the schema", tool.name);
         CommandFailure::usage(ErrorCode::InvalidArguments, format!("--arguments: {why}")).help(help)
@@ -131,9 +131,9 @@ async fn check_arguments(client: &EdgeClient, tool: &str, arguments: &str) -> Re
 }
 
 /// Finds the open gate that the command line names; refuses it if its arguments have another hash.
-async fn find_gate(client: &EdgeClient, args: &GateArgs) -> Result<Gate, CommandFailure> {
+async fn find_gate(client: &EdgeClient, args: &GateArgs) -> Result<PendingGate, CommandFailure> {
     let session_id = resolve_session(client, &args.session).await?;
-    let mut open = fetch_gates(client, session_id.clone()).await?;
+    let mut open = fetch_gates(client, Some(session_id.clone())).await?;
     let closed = || {
         let message =
             format!("nothing is open as {} in session {session_id}: it was answered, or its time is over", args.gate);
@@ -152,9 +152,14 @@ async fn find_gate(client: &EdgeClient, args: &GateArgs) -> Result<Gate, Command
     }
 }
 
-/// Reads the arguments that replace those of the model; empty if the person changes none.
-fn read_arguments(args: &ApproveArgs) -> Result<String, CommandFailure> {
-    let Some(given) = &args.arguments else { return Ok(String::new()) };
+/// Returns the note of an answer, if there is one.
+fn noted(note: &str) -> Option<String> {
+    chosen(note).map(str::to_owned)
+}
+
+/// Reads the arguments that replace those of the model, if the person changes any.
+fn read_arguments(args: &ApproveArgs) -> Result<Option<String>, CommandFailure> {
+    let Some(given) = &args.arguments else { return Ok(None) };
     let wrong = |why: String| CommandFailure::usage(ErrorCode::BadRequest, format!("--arguments: {why}"));
     let text = match given.strip_prefix('@') {
         Some(file) => std::fs::read_to_string(Path::new(file)).map_err(|error| wrong(format!("{file}: {error}")))?,
@@ -162,7 +167,7 @@ fn read_arguments(args: &ApproveArgs) -> Result<String, CommandFailure> {
     };
     let _object: serde_json::Map<String, Value> =
         serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-    Ok(text.trim().to_owned())
+    Ok(Some(text.trim().to_owned()))
 }
 
 /// Formats arguments, which may have several lines, on one line.
@@ -170,19 +175,36 @@ fn format_arguments(arguments: &str) -> String {
     reveal_invisible(&shorten(&format::join_words(arguments)))
 }
 
-fn format_kind(gate: &Gate) -> String {
-    if gate.detail.is_empty() { gate.kind.clone() } else { format!("{} ({})", gate.kind, gate.detail) }
+fn format_kind(gate: &PendingGate) -> String {
+    match kind_of(gate) {
+        (kind, "") => kind.to_owned(),
+        (kind, detail) => format!("{kind} ({detail})"),
+    }
 }
 
-fn gate_json(gate: &Gate) -> Value {
-    let arguments = if gate.shortened {
+/// Returns the kind of a gate, and the limit or the error that it is about.
+fn kind_of(gate: &PendingGate) -> (&str, &str) {
+    let GateKind { as_text, limit, error } = gate.kind.as_ref().unwrap_or(&UNKNOWN_KIND);
+    match (as_text, limit, error) {
+        (Some(kind), ..) => (kind, ""),
+        (None, Some(limit), _) => ("limit", limit),
+        (None, None, Some(error)) => ("error", error),
+        (None, None, None) => ("", ""),
+    }
+}
+
+fn gate_json(gate: &PendingGate) -> Value {
+    let is_shortened = gate.shortened.unwrap_or_default();
+    let (kind, detail) = kind_of(gate);
+    let arguments = if is_shortened {
         Value::from(gate.arguments.as_str())
     } else {
         serde_json::from_str(&gate.arguments).unwrap_or_default()
     };
     json!({
-        "session_id": gate.session_id, "gate": gate.gate, "kind": gate.kind, "detail": gate.detail, "tool": gate.tool,
-        "arguments": arguments, "shortened": gate.shortened, "arguments_sha256": gate.arguments_sha256,
+        "session_id": gate.session_id, "gate": gate.gate, "kind": kind, "detail": detail,
+        "tool": gate.tool.as_deref().unwrap_or_default(),
+        "arguments": arguments, "shortened": is_shortened, "arguments_sha256": gate.arguments_sha256,
         "expires": gate.expires, "agent": gate.agent, "title": gate.title,
     })
 }

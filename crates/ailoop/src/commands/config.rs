@@ -34,7 +34,7 @@ async fn check_config(args: &CheckArgs, terminal: &Terminal) -> Result<Exit, Com
     let untrusted = Paths::find(None).ok().and_then(|paths| paths.untrusted);
     note_untrusted(terminal, untrusted.as_ref());
     let tools = if args.fleet { Some(fetch_tools(&connect(&args.target).await?).await?) } else { None };
-    let tools = tools.map(|tools| tools.into_iter().map(|tool| tool.name).collect::<BTreeSet<String>>());
+    let tools = tools.map(|tools| tools.into_iter().map(|tool| tool.name.into()).collect::<BTreeSet<String>>());
     let report = config_check::check_config(tools.as_ref());
     print_mistakes(&report, terminal);
     terminal.note(Style::Faint, &format!("looked at the environment and at {}", report.files.join(", ")));

@@ -1,14 +1,13 @@
 //! `ailoop send`, `pause`, `resume`, `stop`, `cancel`, `fork` and `configure`.
 
 use contract::ErrorCode;
-use fleet_connection::client::{self, EdgeClient, SessionsApi, command_id};
-use proto::{CommandReply, ConfigureRequest, ControlRequest, SendRequest, StartRequest};
+use fleet_connection::client::{self, EdgeClient, SessionsApi, command_id, control_request, request_of};
+use proto::{CommandReply, ConfigureSessionRequest, ResumeFrom, SendMessageRequest, StartSessionRequest};
 use serde_json::Value;
 use terminal::failure::{CommandFailure, Exit};
 use terminal::format;
 use terminal::text_argument;
 use terminal::{Style, Terminal};
-use tonic::{Request, Response, Status};
 
 use super::fleet_location::connect;
 use super::selection::{confirm, list_selected};
@@ -93,41 +92,26 @@ impl ControlVerb {
     }
 
     async fn send(self, client: &EdgeClient, session: &str, reason: &str) -> Result<CommandReply, CommandFailure> {
-        client.call(control_request(session, reason), async |api, request| self.call(api, request).await).await
-    }
-
-    /// Calls the method of the client API.
-    pub(super) async fn call(
-        self,
-        api: &mut SessionsApi,
-        request: Request<ControlRequest>,
-    ) -> Result<Response<CommandReply>, Status> {
         match self {
-            Self::Pause => api.pause(request).await,
-            Self::Resume => api.resume(request).await,
-            Self::Stop => api.stop(request).await,
-            Self::CancelTurn => api.cancel_turn(request).await,
+            Self::Pause => client.call(control_request(session, reason), SessionsApi::pause_session).await,
+            Self::Resume => client.call(control_request(session, reason), SessionsApi::resume_session).await,
+            Self::Stop => client.call(control_request(session, reason), SessionsApi::stop_session).await,
+            Self::CancelTurn => client.call(control_request(session, reason), SessionsApi::cancel_turn).await,
         }
-    }
-}
-
-/// Makes the request of a command without content.
-pub(super) fn control_request(session: &str, reason: &str) -> ControlRequest {
-    ControlRequest {
-        session_id: session.to_owned(),
-        command_id: command_id(),
-        reason: reason.to_owned(),
-        no_wait: false,
     }
 }
 
 pub(super) async fn send_message(args: &SendArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let text = text_argument::read_text(&args.text, std::io::stdin())?;
     let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
-    let mode = args.mode.as_str().to_owned();
-    let request =
-        SendRequest { session_id: session_id.clone(), command_id: command_id(), text, mode, ..SendRequest::default() };
-    let reply = client.call(request, SessionsApi::send).await?;
+    let request = SendMessageRequest {
+        session_id: session_id.clone(),
+        command_id: Some(command_id()),
+        content: Some(text.into()),
+        mode: Some(args.mode.as_str().to_owned()),
+        ..SendMessageRequest::default()
+    };
+    let reply = client.call(request, SessionsApi::send_message).await?;
     note_result(terminal, &session_id, "accepted", &reply);
     Ok(Exit::Done)
 }
@@ -137,18 +121,17 @@ pub(super) async fn fork_session(args: &ForkArgs, terminal: &Terminal) -> Result
     let session_id = args.name.as_deref().map_or_else(|| Ok(command_id()), client::session_id)?;
     let prompt = args.prompt.as_deref().map(|prompt| text_argument::read_text(prompt, std::io::stdin())).transpose()?;
     let (client, from) = connect_to_session(&args.target, &args.session).await?;
-    let options = serde_json::json!({"resume_from": {"session_id": from, "at": args.at}});
-    let request = StartRequest {
-        session_id: session_id.clone(),
-        command_id: command_id(),
-        agent: args.agent.as_deref().unwrap_or_default().to_lowercase(),
-        model: args.model.clone().unwrap_or_default(),
-        prompt: prompt.unwrap_or_default(),
-        interactive: true,
-        options_json: options.to_string(),
-        no_wait: false,
+    let request = StartSessionRequest {
+        session_id: Some(session_id.clone()),
+        command_id: Some(command_id()),
+        agent: args.agent.as_deref().map(str::to_lowercase),
+        model: args.model.clone(),
+        prompt: prompt.map(Into::into),
+        interactive: Some(true),
+        resume_from: Some(ResumeFrom { session_id: from.clone(), at: args.at }),
+        ..StartSessionRequest::default()
     };
-    client.call(request, SessionsApi::start).await?;
+    client.call(request, SessionsApi::start_session).await?;
     let next = if args.prompt.is_some() { "watch" } else { "send" };
     terminal.note(Style::Good, &format!("session {session_id} goes on from {from}; now: ailoop {next} {session_id}"));
     Ok(finish(terminal.print_data(&format!("{session_id}\n"))))
@@ -164,14 +147,13 @@ pub(super) async fn configure_session(args: &ConfigureArgs, terminal: &Terminal)
         return Err(CommandFailure::usage(ErrorCode::BadRequest, message));
     }
     let (client, session_id) = connect_to_session(&args.target, &args.session).await?;
-    let request = ConfigureRequest {
+    let request = ConfigureSessionRequest {
         session_id: session_id.clone(),
-        command_id: command_id(),
-        model: args.model.clone().unwrap_or_default(),
-        options_json: Value::Object(options).to_string(),
-        no_wait: false,
+        command_id: Some(command_id()),
+        model: args.model.clone(),
+        ..request_of(Value::Object(options))?
     };
-    let reply = client.call(request, SessionsApi::configure).await?;
+    let reply = client.call(request, SessionsApi::configure_session).await?;
     note_result(terminal, &session_id, "configured", &reply);
     Ok(Exit::Done)
 }

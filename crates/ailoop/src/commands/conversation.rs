@@ -6,9 +6,12 @@ use ailoop_client::WatchItem;
 use contract::ErrorCode;
 use contract::event::{Event, GateKind, GateOpened};
 use contract::limits::LAST_WORD_MAX;
-use fleet_connection::client::{EdgeClient, OUTAGE_MAX, SessionsApi, command_id};
-use proto::{AnswerRequest, ControlRequest, Notification, SendRequest, SessionInfo, SessionRequest, StartRequest};
-use serde_json::{Value, json};
+use fleet_connection::client::{EdgeClient, OUTAGE_MAX, SessionsApi, command_id, control_request, request_of};
+use proto::{
+    AnswerGateRequest, GetSessionRequest, Notification, SendMessageRequest, SessionSummary, StartSessionRequest,
+    StopSessionRequest,
+};
+use serde_json::{Map, Value, json};
 use session_view::chat::gate_menu::{GateMenu, MenuStep};
 use session_view::completion::{CompletionTracker, WaitTarget};
 use session_view::gate_prompt::{self, TypedLine};
@@ -18,7 +21,6 @@ use terminal::{StdoutClosed, Style, Terminal};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::control::control_request;
 use super::live_display::{LiveDisplay, Printed, make_renderer};
 use super::session_tree::{SessionTree, TreeItem};
 use super::settings::session_options;
@@ -109,17 +111,19 @@ impl Approver {
 
 impl ApprovalPolicy {
     /// Answers a gate. A policy never grants more time, steps or attempts, since the turn might never end.
-    fn answer(self, gate: &GateOpened) -> AnswerRequest {
+    fn answer(self, gate: &GateOpened) -> AnswerGateRequest {
         let decision = match (gate.kind, self) {
             (GateKind::Approval, Self::All) => "approve",
             (GateKind::Approval, Self::None)
             | (GateKind::Question | GateKind::Limit(_) | GateKind::Error(_), Self::All | Self::None) => "deny",
         };
         let note = match gate.kind {
-            GateKind::Question => "no person can answer: go on without an answer, and say what you assumed".to_owned(),
-            GateKind::Approval | GateKind::Limit(_) | GateKind::Error(_) => String::new(),
+            GateKind::Question => {
+                Some("no person can answer: go on without an answer, and say what you assumed".to_owned())
+            }
+            GateKind::Approval | GateKind::Limit(_) | GateKind::Error(_) => None,
         };
-        AnswerRequest { note, ..gate_prompt::answer_request(gate, decision, None) }
+        AnswerGateRequest { note, ..gate_prompt::answer_request(gate, decision, None) }
     }
 }
 
@@ -144,7 +148,7 @@ impl Conversation<'_> {
         let Some(session) = self.session.clone() else {
             return self.start_session(command_id(), false, None).await;
         };
-        let known = self.client.call(SessionRequest { session_id: session.clone() }, SessionsApi::get).await;
+        let known = self.client.call(GetSessionRequest { session_id: session.clone() }, SessionsApi::get_session).await;
         match known {
             Ok(info) if self.args.last && info.phase == "ended" => {
                 self.start_session(command_id(), true, Some(&session)).await
@@ -167,24 +171,23 @@ impl Conversation<'_> {
         if let Some(older) = older {
             self.terminal.note(Style::Faint, &format!("session {older} has ended; this goes on in a copy of it"));
         }
-        let request = StartRequest {
-            session_id: session.clone(),
-            command_id: command_id(),
+        let request = StartSessionRequest {
+            session_id: Some(session.clone()),
+            command_id: Some(command_id()),
             // Keys and aliases of agents are lower case, while people write names with a capital letter.
-            agent: self.args.agent.as_deref().unwrap_or_default().to_lowercase(),
-            model: self.args.model.clone().unwrap_or_default(),
-            prompt: self.prompt.clone(),
-            interactive,
-            options_json: start_options(self.args, older)?,
-            no_wait: false,
+            agent: self.args.agent.as_deref().map(str::to_lowercase),
+            model: self.args.model.clone(),
+            prompt: Some(self.prompt.clone().into()),
+            interactive: Some(interactive),
+            ..request_of(Value::Object(start_options(self.args, older)?))?
         };
         let report = |reason: &str| report_outage(self.terminal, reason, &session);
-        self.client.call_with_retries(request, report, SessionsApi::start).await?;
+        self.client.call_with_retries(request, report, SessionsApi::start_session).await?;
         let target = if interactive { WaitTarget::TurnEnd } else { WaitTarget::SessionEnd };
         Ok(StartedSession { session, from_seq: 1, target })
     }
 
-    async fn continue_session(&self, info: &SessionInfo) -> Result<StartedSession, CommandFailure> {
+    async fn continue_session(&self, info: &SessionSummary) -> Result<StartedSession, CommandFailure> {
         let session = info.session_id.clone();
         if info.phase == "ended" {
             return Err(CommandFailure::new(ErrorCode::SessionEnded, format!("the session {session} has ended")));
@@ -205,17 +208,17 @@ impl Conversation<'_> {
             self.terminal.note(Style::Warn, &hint);
         }
         let message_id = command_id();
-        let request = SendRequest {
+        let request = SendMessageRequest {
             session_id: session.clone(),
-            command_id: message_id.clone(),
-            text: self.prompt.clone(),
-            mode: if takes_over { "interrupt".to_owned() } else { String::new() },
-            ..SendRequest::default()
+            command_id: Some(message_id.clone()),
+            content: Some(self.prompt.clone().into()),
+            mode: takes_over.then(|| "interrupt".to_owned()),
+            ..SendMessageRequest::default()
         };
         let report = |reason: &str| report_outage(self.terminal, reason, &session);
-        self.client.call_with_retries(request, report, SessionsApi::send).await?;
+        self.client.call_with_retries(request, report, SessionsApi::send_message).await?;
         if takes_over {
-            self.client.call(control_request(&session, "a new prompt"), SessionsApi::resume).await?;
+            self.client.call(control_request(&session, "a new prompt"), SessionsApi::resume_session).await?;
         }
         Ok(StartedSession { session, from_seq: info.seq + 1, target: WaitTarget::TurnOfMessage { message_id } })
     }
@@ -306,9 +309,9 @@ impl Conversation<'_> {
 
     /// Sends an answer to a gate; returns whether it was accepted. A refusal is printed: another client was faster, or the
     /// gate has expired.
-    async fn send_answer(&self, session: &str, answer: AnswerRequest) -> bool {
-        let request = AnswerRequest { session_id: session.to_owned(), command_id: command_id(), ..answer };
-        let sent = self.client.call(request, SessionsApi::answer).await;
+    async fn send_answer(&self, session: &str, answer: AnswerGateRequest) -> bool {
+        let request = AnswerGateRequest { session_id: session.to_owned(), command_id: Some(command_id()), ..answer };
+        let sent = self.client.call(request, SessionsApi::answer_gate).await;
         if let Err(failure) = &sent {
             self.terminal.print_failure(failure);
         }
@@ -337,8 +340,8 @@ impl Conversation<'_> {
     }
 
     async fn stop_session(&self, session: &str, reason: &str) {
-        let request = ControlRequest { no_wait: true, ..control_request(session, reason) };
-        match timeout(EXIT_COMMAND_MAX, self.client.call(request, SessionsApi::stop)).await {
+        let request = StopSessionRequest { wait: Some(false), ..control_request(session, reason) };
+        match timeout(EXIT_COMMAND_MAX, self.client.call(request, SessionsApi::stop_session)).await {
             Ok(Ok(_)) => {}
             Ok(Err(failure)) => self.terminal.print_failure(&failure),
             Err(_) => self.terminal.note(Style::Warn, "the fleet did not answer that the session is stopped"),
@@ -569,7 +572,7 @@ pub(super) fn add_reattach_help(
 
 /// Pauses the turn of a session whose fleet ends with this command. If that fails, it returns the note for the person.
 pub(super) async fn pause_at_exit(client: &EdgeClient, session: &str, reason: &str) -> Result<(), (Style, String)> {
-    match timeout(EXIT_COMMAND_MAX, client.call(control_request(session, reason), SessionsApi::pause)).await {
+    match timeout(EXIT_COMMAND_MAX, client.call(control_request(session, reason), SessionsApi::pause_session)).await {
         Ok(Ok(_)) => Ok(()),
         // The turn has ended, or the session is already paused.
         Ok(Err(failure)) if *failure.code() == ErrorCode::NotNow => Ok(()),
@@ -593,13 +596,13 @@ async fn sleep_until_deadline(deadline: Option<Instant>) {
     }
 }
 
-/// Builds the settings of a new session, as the JSON object of `session.start`; empty without settings.
-fn start_options(args: &RunArgs, older: Option<&str>) -> Result<String, CommandFailure> {
+/// Builds the settings of a new session, as `session.start` takes them.
+fn start_options(args: &RunArgs, older: Option<&str>) -> Result<Map<String, Value>, CommandFailure> {
     let mut options = session_options(&args.settings, args.max_iterations, args.timeout)?;
     if let Some(older) = older {
         options.insert("resume_from".to_owned(), json!({"session_id": older}));
     }
-    Ok(if options.is_empty() { String::new() } else { Value::Object(options).to_string() })
+    Ok(options)
 }
 
 #[cfg(test)]
@@ -609,16 +612,16 @@ mod tests {
     use super::*;
     use crate::args::{Cli, CliCommand};
 
-    fn check(line: &[&str], expect: &str) {
+    fn check(line: &[&str], expect: &Value) {
         let cli = Cli::parse_from(["ailoop", "run", "x"].iter().chain(line));
         let CliCommand::Run(args) = cli.command else { panic!("not run") };
-        assert_eq!(start_options(&args, None).unwrap(), expect);
+        assert_eq!(&Value::Object(start_options(&args, None).unwrap()), expect);
     }
 
     #[test]
     fn start_options_hold_limits_of_the_command_line() {
-        check(&[], "");
-        check(&["--max-iterations", "3"], r#"{"continuation":{"max_iterations":3}}"#);
-        check(&["--timeout", "5m"], r#"{"continuation":{"timeout":300}}"#);
+        check(&[], &json!({}));
+        check(&["--max-iterations", "3"], &json!({"continuation": {"max_iterations": 3}}));
+        check(&["--timeout", "5m"], &json!({"continuation": {"timeout": 300}}));
     }
 }

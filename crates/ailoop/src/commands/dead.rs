@@ -1,9 +1,8 @@
 //! `ailoop dead`: lists, shows, retries and drops dead letters.
 
 use contract::ErrorCode;
-use fleet_connection::client::{self, EdgeClient, SessionsApi, read_answer};
-use proto::{DeadRequest, ListDeadRequest};
-use serde::Deserialize;
+use fleet_connection::client::{self, EdgeClient, SessionsApi, answer_json};
+use proto::{DeadLetter, DropDeadLetterRequest, GetDeadLetterRequest, ListDeadLettersRequest, RetryDeadLetterRequest};
 use terminal::failure::{CommandFailure, Exit};
 use terminal::format;
 use terminal::table::{Table, TableColumn};
@@ -15,22 +14,15 @@ use super::session_reference::{resolve_filter, resolve_session};
 use crate::args::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
 use crate::output::{finish, format_time, print_table};
 
-/// The fields of a dead letter that are printed.
-#[derive(Deserialize)]
-struct DeadLetterSummary {
+/// The parts of the name of a dead letter.
+struct LetterName {
     session_id: String,
     kind: String,
     id: String,
-    code: String,
-    reason: String,
-    delivered: u64,
-    stored_at: String,
 }
 
-impl DeadLetterSummary {
-    fn name(&self) -> String {
-        format!("{}/{}/{}", self.session_id, self.kind, self.id)
-    }
+fn name_of(letter: &DeadLetter) -> String {
+    format!("{}/{}/{}", letter.session_id, letter.kind, letter.id)
 }
 
 pub(super) async fn run(command: &DeadCommand, terminal: &Terminal) -> Result<Exit, CommandFailure> {
@@ -45,19 +37,19 @@ pub(super) async fn run(command: &DeadCommand, terminal: &Terminal) -> Result<Ex
 async fn list_letters(args: &DeadListArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
     let session_id = resolve_filter(&client, args.session.as_deref()).await?;
-    let reply = client.call(ListDeadRequest { session_id }, SessionsApi::list_dead).await?;
+    let reply = client.call(ListDeadLettersRequest { session_id }, SessionsApi::list_dead_letters).await?;
     if args.output.is_json() {
-        return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
+        return Ok(finish(terminal.print_data(&format!("{}\n", answer_json(&reply)?["dead"]))));
     }
-    let letters: Vec<DeadLetterSummary> = read_answer(&reply.json)?;
+    let letters = &reply.dead;
     if letters.is_empty() {
         terminal.note(Style::Good, "no dead letters");
         return Ok(Exit::Done);
     }
-    let row = |letter: &DeadLetterSummary| {
-        let DeadLetterSummary { code, reason, delivered, stored_at, .. } = letter;
+    let row = |letter: &DeadLetter| {
+        let DeadLetter { code, reason, delivered, stored_at, .. } = letter;
         let stored = format_time(stored_at, terminal);
-        vec![letter.name(), stored, code.clone(), delivered.to_string(), reason.clone()]
+        vec![name_of(letter), stored, code.clone(), delivered.to_string(), reason.clone()]
     };
     let columns = [
         TableColumn::name("LETTER"),
@@ -75,7 +67,9 @@ async fn show_letter(args: &DeadArgs, terminal: &Terminal) -> Result<Exit, Comma
     let mut request = parse_letter(&args.letter)?;
     let client = connect(&args.target).await?;
     request.session_id = resolve_session(&client, &request.session_id).await?;
-    let letter: serde_json::Value = read_answer(&client.call(request, SessionsApi::show_dead).await?.json)?;
+    let LetterName { session_id, kind, id } = request;
+    let request = GetDeadLetterRequest { session_id, kind, id };
+    let letter = answer_json(&client.call(request, SessionsApi::get_dead_letter).await?)?;
     let text = serde_json::to_string_pretty(&letter).unwrap_or_default();
     Ok(finish(terminal.print_data(&format!("{text}\n"))))
 }
@@ -89,16 +83,18 @@ enum Remedy {
 
 impl Remedy {
     /// Handles one dead letter; returns the outcome, as people read it.
-    async fn apply(self, client: &EdgeClient, request: DeadRequest) -> Result<String, CommandFailure> {
+    async fn apply(self, client: &EdgeClient, letter: LetterName) -> Result<String, CommandFailure> {
+        let LetterName { session_id, kind, id } = letter;
         match self {
             Self::Retry => {
-                let reply = client.call(request, SessionsApi::retry_dead).await?;
+                let request = RetryDeadLetterRequest { session_id, kind, id };
+                let reply = client.call(request, SessionsApi::retry_dead_letter).await?;
                 Ok(format!("sent to session {} again, as command {}", reply.session_id, reply.command_id))
             }
             Self::Drop => {
-                let reply = client.call(request, SessionsApi::drop_dead).await?;
-                let letter: DeadLetterSummary = read_answer(&reply.json)?;
-                Ok(format!("{} is deleted: {}", letter.name(), letter.reason))
+                let request = DropDeadLetterRequest { session_id, kind, id };
+                let letter = client.call(request, SessionsApi::drop_dead_letter).await?;
+                Ok(format!("{} is deleted: {}", name_of(&letter), letter.reason))
             }
         }
     }
@@ -124,8 +120,8 @@ async fn remedy(remedy: Remedy, args: &DeadSelection, terminal: &Terminal) -> Re
 async fn remedy_selected(remedy: Remedy, args: &DeadSelection, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
     let session_id = resolve_filter(&client, args.session.as_deref()).await?;
-    let reply = client.call(ListDeadRequest { session_id }, SessionsApi::list_dead).await?;
-    let mut letters: Vec<DeadLetterSummary> = read_answer(&reply.json)?;
+    let reply = client.call(ListDeadLettersRequest { session_id }, SessionsApi::list_dead_letters).await?;
+    let mut letters = reply.dead;
     letters.retain(|letter| args.code.as_ref().is_none_or(|code| letter.code == *code));
     if letters.is_empty() {
         terminal.note(Style::Good, "no dead letter is selected");
@@ -137,14 +133,14 @@ async fn remedy_selected(remedy: Remedy, args: &DeadSelection, terminal: &Termin
     }
     let mut failed = 0_u64;
     for letter in &letters {
-        let DeadLetterSummary { session_id, kind, id, .. } = letter;
-        let request = DeadRequest { session_id: session_id.clone(), kind: kind.clone(), id: id.clone() };
+        let DeadLetter { session_id, kind, id, .. } = letter;
+        let request = LetterName { session_id: session_id.clone(), kind: kind.clone(), id: id.clone() };
         match remedy.apply(&client, request).await {
             Ok(done) => terminal.note(Style::Good, &done),
             Err(failure) if failure.exit() == Exit::Unreachable => return Err(failure),
             Err(failure) => {
                 failed += 1;
-                terminal.note(Style::Bad, &format!("{}: {failure}", letter.name()));
+                terminal.note(Style::Bad, &format!("{}: {failure}", name_of(letter)));
             }
         }
     }
@@ -152,7 +148,7 @@ async fn remedy_selected(remedy: Remedy, args: &DeadSelection, terminal: &Termin
 }
 
 /// Parses a name of the form `<session>/<kind>/<id>`.
-fn parse_letter(letter: &str) -> Result<DeadRequest, CommandFailure> {
+fn parse_letter(letter: &str) -> Result<LetterName, CommandFailure> {
     let parts: Vec<&str> = letter.split('/').collect();
     let [session, kind, id] = parts[..] else {
         let message = format!(
@@ -160,5 +156,5 @@ fn parse_letter(letter: &str) -> Result<DeadRequest, CommandFailure> {
         );
         return Err(CommandFailure::usage(ErrorCode::BadRequest, message));
     };
-    Ok(DeadRequest { session_id: client::session_id(session)?, kind: kind.to_owned(), id: id.to_owned() })
+    Ok(LetterName { session_id: client::session_id(session)?, kind: kind.to_owned(), id: id.to_owned() })
 }

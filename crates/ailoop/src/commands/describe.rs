@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use contract::Timestamp;
 use contract::fleet::CallHolder;
-use fleet_connection::client::{SessionsApi, read_answer};
-use proto::SessionRequest;
+use fleet_connection::client::{SessionsApi, answer_json, read_answer};
+use proto::DescribeSessionRequest;
 use serde::Deserialize;
 use terminal::Terminal;
 use terminal::failure::{CommandFailure, Exit};
@@ -89,13 +89,13 @@ struct Finding {
 
 pub(super) async fn describe_session(args: &DescribeArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let reply = read_session(&args.target, &args.session, terminal, async |client, session_id| {
-        client.call(SessionRequest { session_id }, SessionsApi::describe).await
+        client.call(DescribeSessionRequest { session_id }, SessionsApi::describe_session).await
     })
     .await?;
     if args.output.is_json() {
-        return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
+        return Ok(finish(terminal.print_data(&format!("{}\n", answer_json(&reply)?))));
     }
-    let description: Description = read_answer(&reply.json)?;
+    let description: Description = read_answer(&reply)?;
     Ok(finish(terminal.print_data(&description.draw())))
 }
 

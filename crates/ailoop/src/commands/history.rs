@@ -5,9 +5,9 @@ use std::time::Duration;
 use ailoop_client::WatchItem;
 use contract::Timestamp;
 use contract::event::Event;
-use fleet_connection::client::{EdgeClient, SessionsApi, read_answer};
+use fleet_connection::client::{EdgeClient, SessionsApi, answer_json, read_answer};
 use fleet_connection::stream::SessionStream;
-use proto::{ReplayRequest, SessionRequest};
+use proto::{GetSessionRequest, ReplaySessionRequest};
 use serde::Deserialize;
 use serde_json::Value;
 use session_view::notification::{NotificationContent, ParsedNotification};
@@ -52,12 +52,14 @@ struct ReplayDifference {
 /// Folds a log again; a difference is a failure.
 pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let reply = read_session(&args.target, &args.session, terminal, async |client, session_id| {
-        client.call(ReplayRequest { session_id, at: args.at, no_commits: false }, SessionsApi::replay).await
+        client
+            .call(ReplaySessionRequest { session_id, at: args.at, no_commits: None }, SessionsApi::replay_session)
+            .await
     })
     .await?;
-    let report: ReplayReport = read_answer(&reply.json)?;
+    let report: ReplayReport = read_answer(&reply)?;
     let printed = if args.output.is_json() {
-        terminal.print_data(&format!("{}\n", reply.json))
+        terminal.print_data(&format!("{}\n", answer_json(&reply)?))
     } else if args.at.is_some() {
         terminal.print_data(&format!("{}\n", serde_json::to_string_pretty(&report.state).unwrap_or_default()))
     } else {
@@ -73,7 +75,7 @@ pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result
     for ReplayDifference { slot, what } in &report.differs {
         terminal.note(Style::Bad, &format!("slot {slot}: {what} differs from what its writer stored"));
     }
-    if reply.differs {
+    if !report.differs.is_empty() {
         terminal.note(Style::Bad, "the log does not fold to the stored state: keep the log, and report this");
         return Ok(Exit::Failed);
     }
@@ -143,8 +145,8 @@ pub(super) async fn fetch_events(
     client: &EdgeClient,
     session_id: &str,
 ) -> Result<Vec<(Option<Timestamp>, Event)>, CommandFailure> {
-    let request = SessionRequest { session_id: session_id.to_owned() };
-    let info = client.call(request, SessionsApi::get).await?;
+    let request = GetSessionRequest { session_id: session_id.to_owned() };
+    let info = client.call(request, SessionsApi::get_session).await?;
     let mut stream = SessionStream::new(client.clone(), session_id, 1, false);
     let mut events = Vec::new();
     let mut seq = 0;

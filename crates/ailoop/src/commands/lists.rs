@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use fleet_connection::client::{EdgeClient, SessionsApi};
-use proto::{Gate, ListGatesRequest, ListReply, ListToolsRequest, Queue, QueuesRequest, SessionInfo, ToolInfo};
+use contract::tool::ToolSpec;
+use fleet_connection::client::{EdgeClient, SessionsApi, read_answer};
+use proto::{
+    GetQueuesRequest, ListGatesRequest, ListToolsRequest, PendingGate, QueueDepth, SessionPage, SessionSummary, Spent,
+};
 use serde_json::{Value, json};
 use terminal::failure::{CommandFailure, Exit};
 use terminal::format;
@@ -53,7 +56,7 @@ pub(super) async fn list_sessions(args: &SessionsArgs, terminal: &Terminal) -> R
 
 async fn print_sessions(args: &SessionsArgs, client: &EdgeClient, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let request = list_request(&args.filter, args.limit);
-    let ListReply { sessions, missing_cells, .. } = client.call(request, SessionsApi::list).await?;
+    let SessionPage { sessions, missing_cells, .. } = client.call(request, SessionsApi::list_sessions).await?;
     for cell in &missing_cells {
         terminal.note(Style::Warn, &format!("cell {cell} does not answer: its sessions are not in the list"));
     }
@@ -69,9 +72,9 @@ async fn print_sessions(args: &SessionsArgs, client: &EdgeClient, terminal: &Ter
         terminal.note(Style::Plain, none);
         return Ok(Exit::Done);
     }
-    let gates = fetch_gates(client, String::new()).await?;
+    let gates = fetch_gates(client, None).await?;
     let asking: BTreeSet<String> = gates.into_iter().map(|gate| gate.session_id).collect();
-    let row = |session: &SessionInfo| {
+    let row = |session: &SessionSummary| {
         let id = format_session(&session.session_id, &args.output, terminal);
         let updated = format_time(&session.updated, terminal);
         session_row(session, id, updated, asking.contains(&session.session_id))
@@ -108,27 +111,31 @@ async fn fetch_tool_warnings(client: &EdgeClient) -> BTreeSet<String> {
 }
 
 /// Fetches the catalogue of the tenant of the caller.
-pub(super) async fn fetch_tools(client: &EdgeClient) -> Result<Vec<ToolInfo>, CommandFailure> {
-    Ok(client.call(ListToolsRequest {}, SessionsApi::list_tools).await?.tools)
+pub(super) async fn fetch_tools(client: &EdgeClient) -> Result<Vec<ToolSpec>, CommandFailure> {
+    let tools = client.call(ListToolsRequest {}, SessionsApi::list_tools).await?.tools;
+    tools.iter().map(read_answer).collect()
 }
 
-/// Fetches the gates that wait for a person: those of a session, or of all if the id is empty.
-pub(super) async fn fetch_gates(client: &EdgeClient, session_id: String) -> Result<Vec<Gate>, CommandFailure> {
-    let request = ListGatesRequest { session_id, limit: GATES_MAX };
+/// Fetches the gates that wait for a person: those of a session, or of all.
+pub(super) async fn fetch_gates(
+    client: &EdgeClient,
+    session_id: Option<String>,
+) -> Result<Vec<PendingGate>, CommandFailure> {
+    let request = ListGatesRequest { session_id, limit: Some(GATES_MAX) };
     Ok(client.call(request, SessionsApi::list_gates).await?.gates)
 }
 
 pub(super) async fn list_queues(args: &QueuesArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
-    let found = client.call(QueuesRequest {}, SessionsApi::queues).await?;
+    let found = client.call(GetQueuesRequest {}, SessionsApi::get_queues).await?;
     if args.output.is_json() {
-        let queue = |queue: &Queue| json!({"queue": queue.queue, "waiting": queue.waiting, "held": queue.held});
+        let queue = |queue: &QueueDepth| json!({"queue": queue.queue, "waiting": queue.waiting, "held": queue.held});
         let queues: Vec<Value> = found.queues.iter().map(queue).collect();
         let (all, tenant) = (found.waiting_calls_max, found.tenant_waiting_calls_max);
         let all = json!({"queues": queues, "waiting_calls_max": all, "tenant_waiting_calls_max": tenant});
         return Ok(finish(terminal.print_data(&format!("{all}\n"))));
     }
-    let row = |queue: &Queue| vec![queue.queue.clone(), queue.waiting.to_string(), queue.held.to_string()];
+    let row = |queue: &QueueDepth| vec![queue.queue.clone(), queue.waiting.to_string(), queue.held.to_string()];
     let table = Table::new(&QUEUE_COLUMNS).with_rows(found.queues.iter().map(row));
     let printed = print_table(&table, &args.output, terminal);
     let (all, tenant) = (found.waiting_calls_max, found.tenant_waiting_calls_max);
@@ -138,8 +145,9 @@ pub(super) async fn list_queues(args: &QueuesArgs, terminal: &Terminal) -> Resul
     Ok(finish(printed))
 }
 
-fn session_row(session: &SessionInfo, id: String, updated: String, is_asking: bool) -> Vec<TableCell> {
+fn session_row(session: &SessionSummary, id: String, updated: String, is_asking: bool) -> Vec<TableCell> {
     let phase = if is_asking { ASKS_YOU } else { &session.phase };
+    let usage = session.spent.and_then(|spent| spent.usage).unwrap_or_default();
     vec![
         id.into(),
         TableCell::new(phase_style(phase), phase),
@@ -147,7 +155,7 @@ fn session_row(session: &SessionInfo, id: String, updated: String, is_asking: bo
         session.model.as_str().into(),
         session.turn.to_string().into(),
         session.step.to_string().into(),
-        format::count(session.input_tokens.saturating_add(session.output_tokens)).into(),
+        format::count(usage.input.saturating_add(usage.output)).into(),
         updated.into(),
         first_line(&session.title).into(),
     ]
@@ -162,25 +170,29 @@ fn phase_style(phase: &str) -> Style {
     }
 }
 
-fn session_json(session: &SessionInfo) -> Value {
+fn spent_json(spent: Spent) -> Value {
+    let usage = spent.usage.unwrap_or_default();
+    json!({"input_tokens": usage.input, "output_tokens": usage.output, "cost_usd": spent.cost_usd})
+}
+
+fn session_json(session: &SessionSummary) -> Value {
+    let all = spent_json(session.spent.unwrap_or_default());
     json!({
         "session_id": session.session_id, "tenant": session.tenant, "phase": session.phase, "agent": session.agent,
         "model": session.model, "title": session.title, "turn": session.turn, "step": session.step,
         "seq": session.seq, "started": session.started, "updated": session.updated,
-        "input_tokens": session.input_tokens, "output_tokens": session.output_tokens, "cost_usd": session.cost_usd,
-        "stop_reason": session.stop_reason,
-        "spent_own": session.spent_own.as_ref().map(|own| json!({
-            "input_tokens": own.input_tokens, "output_tokens": own.output_tokens, "cost_usd": own.cost_usd,
-        })),
+        "input_tokens": all["input_tokens"], "output_tokens": all["output_tokens"], "cost_usd": all["cost_usd"],
+        "stop_reason": session.stop_reason.as_deref().unwrap_or_default(),
+        "spent_own": session.spent_own.map(spent_json),
     })
 }
 
-fn tool_row(tool: &ToolInfo) -> Vec<String> {
+fn tool_row(tool: &ToolSpec) -> Vec<String> {
     vec![
-        tool.name.clone(),
-        tool.effect.clone(),
-        tool.approval.clone(),
-        format::duration(std::time::Duration::from_millis(tool.timeout_ms)),
+        tool.name.to_string(),
+        describe::effect_name(tool.effect).to_owned(),
+        tool.approval.as_str().to_owned(),
+        format::duration(tool.timeout()),
         first_line(&tool.description).to_owned(),
     ]
 }

@@ -37,7 +37,7 @@ pub(super) async fn run(args: &MailArgs, terminal: &Terminal) -> Result<Exit, Co
 
 async fn list_mails(args: &MailArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
-    let found = client.call(ListMailRequest { mailbox: args.mailbox.clone() }, SessionsApi::list_mail).await?;
+    let found = client.call(ListMailRequest { mailbox: Some(args.mailbox.clone()) }, SessionsApi::list_mail).await?;
     if args.json {
         return Ok(finish(terminal.print_json(&json_lines(found.mails.iter().map(mail_json)))));
     }
@@ -63,9 +63,9 @@ async fn send_mail(args: &MailSendArgs, terminal: &Terminal) -> Result<Exit, Com
          mail --mailbox {}`, and see that the fleet runs with `tool_host.mail`",
         mailbox_of(&to)
     );
-    let request = SendMailRequest { mailbox, command_id: command_id(), to, subject, text };
+    let request = SendMailRequest { mailbox: Some(mailbox), command_id: Some(command_id()), to, subject, text };
     let sent = write(&client, terminal, help, request, SessionsApi::send_mail).await?;
-    terminal.note(Style::Good, &format!("mail {} sent to {}, who reads it when a session looks", sent.id, sent.to));
+    terminal.note(Style::Good, &format!("mail {} sent to {}, who reads it when a session looks", sent.sent, sent.to));
     Ok(Exit::Done)
 }
 
@@ -83,10 +83,10 @@ async fn reply_to_mail(
         "the mail may be closed all the same: `ailoop mail --mailbox {mailbox}` lists it while it is open. Repeating the \
          command sends no second answer; see that the fleet runs with `tool_host.mail`"
     );
-    let request = ReplyMailRequest { mailbox, command_id: command_id(), id, text };
+    let request = ReplyMailRequest { mailbox: Some(mailbox), command_id: Some(command_id()), id, text };
     let closed = write(&client, terminal, help, request, SessionsApi::reply_mail).await?;
     let what = if closed.answered { "answered and closed" } else { "closed" };
-    terminal.note(Style::Good, &format!("mail {} {what}", closed.id));
+    terminal.note(Style::Good, &format!("mail {} {what}", closed.closed));
     Ok(Exit::Done)
 }
 

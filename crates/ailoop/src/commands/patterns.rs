@@ -8,7 +8,7 @@ use contract::event::{Event, StopReason};
 use contract::model::{FinishReason, SignalForm, ToolCall};
 use contract::settings::ContinuationSettings;
 use fleet_connection::client::SessionsApi;
-use proto::ListRequest;
+use proto::ListSessionsRequest;
 use reply::Patterns;
 use serde::Deserialize;
 use serde_json::json;
@@ -170,8 +170,8 @@ pub(super) async fn suggest_patterns(args: &PatternsSuggestArgs, terminal: &Term
     let composed = compose_agent(&read_catalog(terminal)?, &args.agent, Features::default())?;
     let (agent, settings) = (composed.agent.id.to_string(), composed.agent.continuation);
     let client = connect(&args.target).await?;
-    let request = ListRequest { limit: SESSIONS_MAX, ..ListRequest::default() };
-    let list = client.call(request, SessionsApi::list).await?;
+    let request = ListSessionsRequest { limit: Some(SESSIONS_MAX), ..ListSessionsRequest::default() };
+    let list = client.call(request, SessionsApi::list_sessions).await?;
     let mut replies = TurnReplies::default();
     let sessions: Vec<_> = list.sessions.into_iter().filter(|session| session.agent == agent).collect();
     for session in &sessions {

@@ -2,7 +2,7 @@
 
 use contract::ErrorCode;
 use fleet_connection::client::{EdgeClient, SessionsApi};
-use proto::{RepairReply, SessionRequest};
+use proto::{RepairReport, RepairSessionRequest};
 use serde_json::json;
 use terminal::failure::{CommandFailure, Exit};
 use terminal::{Style, Terminal};
@@ -24,9 +24,9 @@ pub(super) async fn repair_sessions(args: &RepairArgs, terminal: &Terminal) -> R
     }
     let mut failed = 0_usize;
     for session in &sessions {
-        let request = SessionRequest { session_id: session.clone() };
-        match client.call(request, SessionsApi::repair).await {
-            Ok(RepairReply { performed }) => {
+        let request = RepairSessionRequest { session_id: session.clone() };
+        match client.call(request, SessionsApi::repair_session).await {
+            Ok(RepairReport { performed, .. }) => {
                 let line = if args.json {
                     json!({"session_id": session, "performed": performed}).to_string()
                 } else {

@@ -4,28 +4,26 @@ use std::io::{BufRead as _, IsTerminal as _};
 
 use contract::ErrorCode;
 use fleet_connection::client::{EdgeClient, SessionsApi};
-use proto::{ListRequest, SessionInfo};
+use proto::{ListSessionsRequest, SessionSummary};
 use terminal::failure::CommandFailure;
 use terminal::{Style, Terminal};
 
-use crate::args::{PhaseArg, SessionFilter};
+use crate::args::SessionFilter;
 
 /// Sessions that one request lists.
 const PAGE_SESSIONS_MAX: u32 = 1_000;
 
 /// A request for the sessions of a filter, at most so many.
-pub(super) fn list_request(filter: &SessionFilter, limit: u32) -> ListRequest {
-    let text = |value: &Option<String>| value.clone().unwrap_or_default();
-    ListRequest {
-        phase: filter.phase.map_or("", PhaseArg::as_str).to_owned(),
-        limit,
-        cursor: String::new(),
-        agent: text(&filter.agent).to_lowercase(),
-        model: text(&filter.model),
-        since: text(&filter.since),
-        stop_reason: if filter.error { "error".to_owned() } else { text(&filter.stop_reason) },
-        text: text(&filter.text),
-        ..ListRequest::default()
+pub(super) fn list_request(filter: &SessionFilter, limit: u32) -> ListSessionsRequest {
+    ListSessionsRequest {
+        phase: filter.phase.map(|phase| phase.as_str().to_owned()),
+        limit: Some(limit),
+        agent: filter.agent.as_deref().map(str::to_lowercase),
+        model: filter.model.clone(),
+        since: filter.since.clone(),
+        stop_reason: if filter.error { Some("error".to_owned()) } else { filter.stop_reason.clone() },
+        text: filter.text.clone(),
+        ..ListSessionsRequest::default()
     }
 }
 
@@ -33,12 +31,12 @@ pub(super) fn list_request(filter: &SessionFilter, limit: u32) -> ListRequest {
 pub(super) async fn list_selected(
     client: &EdgeClient,
     filter: &SessionFilter,
-) -> Result<Vec<SessionInfo>, CommandFailure> {
+) -> Result<Vec<SessionSummary>, CommandFailure> {
     let (mut sessions, mut request) = (Vec::new(), list_request(filter, PAGE_SESSIONS_MAX));
     loop {
-        let reply = client.call(request.clone(), SessionsApi::list).await?;
+        let reply = client.call(request.clone(), SessionsApi::list_sessions).await?;
         sessions.extend(reply.sessions);
-        if reply.next_cursor.is_empty() {
+        if reply.next_cursor.is_none() {
             return Ok(sessions);
         }
         request.cursor = reply.next_cursor;

@@ -2,7 +2,7 @@
 
 use contract::{ErrorCode, SessionId};
 use fleet_connection::client::{self, EdgeClient, SessionsApi};
-use proto::{ListRequest, SessionRequest};
+use proto::{GetSessionRequest, ListSessionsRequest};
 use terminal::failure::CommandFailure;
 
 use super::fleet_location::connect;
@@ -24,13 +24,14 @@ pub(super) async fn resolve_session(client: &EdgeClient, text: &str) -> Result<S
     if !(BEGINNING_CHARS_MIN..GENERATED_ID_CHARS).contains(&id.len()) {
         return Ok(id);
     }
-    match client.call(SessionRequest { session_id: id.clone() }, SessionsApi::get).await {
+    match client.call(GetSessionRequest { session_id: id.clone() }, SessionsApi::get_session).await {
         Ok(_) => return Ok(id),
         Err(failure) if *failure.code() == ErrorCode::UnknownSession => {}
         Err(failure) => return Err(failure),
     }
-    let request = ListRequest { limit: SEARCHED_MAX, text: id.clone(), ..ListRequest::default() };
-    let listed = client.call(request, SessionsApi::list).await?.sessions;
+    let request =
+        ListSessionsRequest { limit: Some(SEARCHED_MAX), text: Some(id.clone()), ..ListSessionsRequest::default() };
+    let listed = client.call(request, SessionsApi::list_sessions).await?.sessions;
     let found = listed.into_iter().map(|session| session.session_id);
     choose(&id, found.filter(|known| is_shortened(known, &id)).collect())
 }
@@ -42,10 +43,10 @@ pub(super) async fn resolve_or_new(client: &EdgeClient, text: &str) -> Result<St
 }
 
 /// As [`resolve_session`], for an option of a list; without a session the list is of all.
-pub(super) async fn resolve_filter(client: &EdgeClient, text: Option<&str>) -> Result<String, CommandFailure> {
+pub(super) async fn resolve_filter(client: &EdgeClient, text: Option<&str>) -> Result<Option<String>, CommandFailure> {
     match text {
-        Some(text) => resolve_session(client, text).await,
-        None => Ok(String::new()),
+        Some(text) => resolve_session(client, text).await.map(Some),
+        None => Ok(None),
     }
 }
 
@@ -89,9 +90,9 @@ pub(super) async fn find_session(client: &EdgeClient, named: Option<String>) -> 
 
 /// Returns the id of the newest session that no other one began.
 pub(super) async fn newest_session(client: &EdgeClient) -> Result<String, CommandFailure> {
-    let request = ListRequest { limit: SEARCHED_MAX, ..ListRequest::default() };
-    let listed = client.call(request, SessionsApi::list).await?.sessions;
-    let newest = listed.into_iter().find(|session| session.parent.is_empty());
+    let request = ListSessionsRequest { limit: Some(SEARCHED_MAX), ..ListSessionsRequest::default() };
+    let listed = client.call(request, SessionsApi::list_sessions).await?.sessions;
+    let newest = listed.into_iter().find(|session| session.parent.is_none());
     newest.map(|session| session.session_id).ok_or_else(|| {
         CommandFailure::new(ErrorCode::UnknownSession, "there is no session").help("begin one with `ailoop chat`")
     })

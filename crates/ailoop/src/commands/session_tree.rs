@@ -9,7 +9,7 @@ use contract::event::Event;
 use contract::{CallId, ErrorCode, SessionId, TenantId};
 use fleet_connection::client::{EdgeClient, SessionsApi};
 use fleet_connection::stream::SessionStream;
-use proto::SessionRequest;
+use proto::GetSessionRequest;
 use service::tasks::Tasks;
 use session_view::delegation::{DEPTH_MAX, Delegation, child_layout, indent, render_deeper};
 use session_view::notification::{NotificationContent, ParsedNotification};
@@ -467,7 +467,7 @@ impl ChildFollower {
 }
 
 async fn find_tenant(client: &EdgeClient, session: &str) -> Result<TenantId, CommandFailure> {
-    let request = SessionRequest { session_id: session.to_owned() };
-    let info = client.call(request, SessionsApi::get).await?;
+    let request = GetSessionRequest { session_id: session.to_owned() };
+    let info = client.call(request, SessionsApi::get_session).await?;
     TenantId::new(&info.tenant).map_err(|error| CommandFailure::new(ErrorCode::Internal, error.to_string()))
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use contract::event::Spent;
-use fleet_connection::client::{EdgeClient, SessionsApi, read_answer};
-use proto::StatsRequest;
+use fleet_connection::client::{EdgeClient, SessionsApi, answer_json, read_answer};
+use proto::GetStatsRequest;
 use serde::Deserialize;
 use terminal::failure::{CommandFailure, Exit};
 use terminal::format;
@@ -14,6 +14,11 @@ use terminal::{Style, Terminal};
 use super::reading::read_fleet;
 use crate::args::StatsArgs;
 use crate::output::{finish, print_table};
+
+#[derive(Deserialize)]
+struct Stats {
+    stats: Vec<StatsRow>,
+}
 
 /// The printed figures of one agent with one model.
 #[derive(Deserialize)]
@@ -51,13 +56,13 @@ const COLUMNS: [TableColumn; 13] = [
 ];
 
 pub(super) async fn show_stats(args: &StatsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let request = StatsRequest { since: args.since.clone().unwrap_or_default(), interval: 0 };
-    let read = async |client: EdgeClient| client.call(request, SessionsApi::stats).await;
+    let request = GetStatsRequest { since: args.since.clone(), interval: None };
+    let read = async |client: EdgeClient| client.call(request, SessionsApi::get_stats).await;
     let reply = read_fleet(&args.target, terminal, read).await?;
     if args.output.is_json() {
-        return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
+        return Ok(finish(terminal.print_data(&format!("{}\n", answer_json(&reply)?["stats"]))));
     }
-    let rows: Vec<StatsRow> = read_answer(&reply.json)?;
+    let Stats { stats: rows } = read_answer(&reply)?;
     if rows.is_empty() {
         terminal.note(Style::Plain, "no session yet");
         return Ok(Exit::Done);

@@ -58,7 +58,7 @@ pub(super) async fn run(args: &ToolsArgs, terminal: &Terminal) -> Result<Exit, C
 
 async fn describe_tool(args: &ToolsDescribeArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let known = lists::fetch_tools(&connect(&args.target).await?).await?;
-    let Some(tool) = known.iter().find(|tool| tool.name == args.tool) else {
+    let Some(tool) = known.iter().find(|tool| tool.name.as_str() == args.tool) else {
         let names: Vec<&str> = known.iter().map(|tool| tool.name.as_str()).collect();
         let suggestion = did_you_mean(&args.tool, names.iter().copied());
         let message = format!("there is no tool {:?}{suggestion}", args.tool);

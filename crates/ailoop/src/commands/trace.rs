@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fleet_connection::client::{SessionsApi, read_answer};
-use proto::SessionRequest;
+use fleet_connection::client::{SessionsApi, answer_json, read_answer};
+use proto::TraceSessionRequest;
 use serde::Deserialize;
 use serde_json::Value;
 use terminal::failure::{CommandFailure, Exit};
@@ -86,13 +86,13 @@ impl TraceSpan {
 /// Shows the turns of a session as trees.
 pub(super) async fn show_trace(args: &TraceArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let reply = read_session(&args.target, &args.session, terminal, async |client, session_id| {
-        client.call(SessionRequest { session_id }, SessionsApi::trace).await
+        client.call(TraceSessionRequest { session_id }, SessionsApi::trace_session).await
     })
     .await?;
     if args.json {
-        return Ok(finish(terminal.print_data(&format!("{}\n", reply.json))));
+        return Ok(finish(terminal.print_data(&format!("{}\n", answer_json(&reply)?))));
     }
-    let trace: SessionTrace = read_answer(&reply.json)?;
+    let trace: SessionTrace = read_answer(&reply)?;
     let turns: Vec<&TurnTrace> =
         trace.turns.iter().filter(|turn| args.turn.is_none_or(|number| number == turn.turn)).collect();
     if turns.is_empty() {

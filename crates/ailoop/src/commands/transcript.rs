@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use fleet_connection::client::{EdgeClient, SessionsApi, read_answer};
-use proto::TranscriptRequest;
+use proto::GetTranscriptRequest;
 use serde::Serialize;
 use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
 use terminal::failure::{CommandFailure, Exit};
@@ -30,11 +30,11 @@ async fn print_turns(
 ) -> Result<Exit, CommandFailure> {
     let (mut after, mut is_empty, mut is_incomplete) = (0, true, false);
     loop {
-        let request = TranscriptRequest { session_id: session_id.to_owned(), after, limit: 0 };
-        let reply = client.call(request, SessionsApi::transcript).await?;
-        let turns: Vec<ReadableTurn> = read_answer(&reply.turns_json)?;
+        let request = GetTranscriptRequest { session_id: session_id.to_owned(), after: Some(after), limit: None };
+        let reply = client.call(request, SessionsApi::get_transcript).await?;
+        let turns: Vec<ReadableTurn> = reply.turns.iter().map(read_answer).collect::<Result<_, _>>()?;
         is_empty &= turns.is_empty();
-        is_incomplete |= reply.is_incomplete;
+        is_incomplete |= reply.is_incomplete.unwrap_or_default();
         for turn in &turns {
             let printed = if args.json {
                 terminal.print_json(&format!("{}\n", serde_json::to_string(turn).unwrap_or_default()))

@@ -1,7 +1,7 @@
 //! `ailoop watch`: shows a session from its beginning to its end.
 
 use fleet_connection::client::{EdgeClient, SessionsApi};
-use proto::SessionRequest;
+use proto::GetSessionRequest;
 use session_view::completion::{CompletionTracker, WaitTarget};
 use session_view::notification::ParsedNotification;
 use terminal::failure::{CommandFailure, Exit};
@@ -19,8 +19,8 @@ pub(super) async fn watch_session(args: &WatchArgs, terminal: &Terminal) -> Resu
     let mut interrupts = Interrupts::listen()?;
     if args.no_follow {
         return read_session(&args.target, &args.session, terminal, async |client, session| {
-            let request = SessionRequest { session_id: session.clone() };
-            let last = client.call(request, SessionsApi::get).await?.seq;
+            let request = GetSessionRequest { session_id: session.clone() };
+            let last = client.call(request, SessionsApi::get_session).await?.seq;
             show_events(args, client, &session, Some(last), terminal, &mut interrupts).await
         })
         .await;

@@ -72,7 +72,7 @@ pub enum HistoryMessage {
 
 /// A call of a tool that was performed before the session began. It has no id: the session gives it one of its own.
 /// Versions of a fold below 13 cannot read it, and leave the command to newer ones.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryCall {
     /// Name of the tool.
@@ -87,7 +87,7 @@ pub struct HistoryCall {
 
 /// Parts of a reply that its provider wants to see again, unchanged, in the requests that follow: reasoning that it
 /// signed or encrypted. Only gateways look into it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReasoningParts {
     /// The protocol whose parts these are.
     pub family: String,
@@ -101,7 +101,7 @@ pub struct ReasoningParts {
 }
 
 /// Position in a reply of a part that is sent again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
 pub struct ReplayPosition {
     /// Whether text came before it.
     #[serde(default)]
@@ -121,11 +121,30 @@ pub enum Content {
     Parts(Vec<Part>),
 }
 
-impl JsonSchema for Content {
-    fn inline_schema() -> bool {
-        true
+impl JsonSchema for HistoryMessage {
+    fn schema_name() -> Cow<'static, str> {
+        "HistoryMessage".into()
     }
 
+    /// A message of the user, or a reply of a model. A reply without text has calls.
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (content, calls) = (generator.subschema_for::<Content>(), generator.subschema_for::<Vec<HistoryCall>>());
+        let replay = generator.subschema_for::<Option<ReasoningParts>>();
+        let form = |role: &str, fields: Value| {
+            let mut properties = json!({"role": {"const": role}});
+            properties
+                .as_object_mut()
+                .into_iter()
+                .for_each(|all| all.extend(fields.as_object().cloned().unwrap_or_default()));
+            json!({"type": "object", "properties": properties, "required": ["role", "content"], "additionalProperties": false})
+        };
+        let text = json!({"type": "string", "pattern": "\\S"});
+        let of_model = json!({"content": text, "reasoning": {"type": "string"}, "tool_calls": calls, "replay": replay});
+        json_schema!({"oneOf": [form("user", json!({"content": content})), form("assistant", of_model)]})
+    }
+}
+
+impl JsonSchema for Content {
     fn schema_name() -> Cow<'static, str> {
         "Content".into()
     }

@@ -140,7 +140,7 @@ impl CommandBody for SendUserMessage {
                 Ok(())
             }
             (None, true) => Ok(()),
-            (None, false) => Err(ApiError::new(ErrorCode::EmptyMessage, "`text` is missing")),
+            (None, false) => Err(ApiError::new(ErrorCode::EmptyMessage, "`content` is missing")),
         }
     }
 }

@@ -221,7 +221,7 @@ fn refusals() -> Vec<((ErrorCode, String), ErrorCode, Vec<&'static str>)> {
         (configure(json!({"patterns": ["["]})), BadRequest, vec!["continuation.continuation_patterns[0]"]),
         // send
         (refuse::<SendUserMessage>(json!({"text": "x"})), BadRequest, vec!["session_id"]),
-        (refuse::<SendUserMessage>(json!({"session_id": "s"})), EmptyMessage, vec!["`text`"]),
+        (refuse::<SendUserMessage>(json!({"session_id": "s"})), EmptyMessage, vec!["`content`"]),
         (
             refuse::<SendUserMessage>(json!({"session_id": "s", "text": "a", "content": "b"})),
             BadRequest,

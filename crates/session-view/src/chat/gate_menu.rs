@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use contract::event::{Event, GateKind, GateOpened};
-use proto::AnswerRequest;
+use proto::AnswerGateRequest;
 use serde_json::Value;
 use terminal::Style;
 use terminal::printable::reveal_invisible;
@@ -46,7 +46,7 @@ pub struct MenuStep {
     /// Lines to print above the region.
     pub lines: Vec<ViewLine>,
     /// An answer, in which the caller sets the session and the command id.
-    pub answer: Option<Box<AnswerRequest>>,
+    pub answer: Option<Box<AnswerGateRequest>>,
     /// A text to edit.
     pub prefill: Option<String>,
 }
@@ -164,7 +164,7 @@ impl GateMenu {
         let text = text.trim();
         match self.mode {
             MenuMode::DenyNote => {
-                let denied = AnswerRequest { note: text.to_owned(), ..answer_request(&gate, "deny", None) };
+                let denied = AnswerGateRequest { note: Some(text.to_owned()), ..answer_request(&gate, "deny", None) };
                 self.answer(denied, typed_at)
             }
             MenuMode::EditArguments => self.answer_with_arguments(&gate, text, typed_at),
@@ -223,8 +223,10 @@ impl GateMenu {
         }
         match serde_json::from_str::<Value>(text) {
             Ok(Value::Object(_)) => {
-                let changed =
-                    AnswerRequest { arguments_json: text.to_owned(), ..answer_request(gate, "approve", None) };
+                let changed = AnswerGateRequest {
+                    arguments_json: Some(text.to_owned()),
+                    ..answer_request(gate, "approve", None)
+                };
                 self.answer(changed, now)
             }
             Ok(_) => MenuStep { prefill: Some(text.to_owned()), ..hint("the arguments must be a JSON object") },
@@ -240,7 +242,7 @@ impl GateMenu {
             return hint("type an answer, or 0 to give none");
         }
         if text == "0" {
-            let declined = AnswerRequest { note: DECLINED.to_owned(), ..answer_request(gate, "deny", None) };
+            let declined = AnswerGateRequest { note: Some(DECLINED.to_owned()), ..answer_request(gate, "deny", None) };
             return self.answer(declined, now);
         }
         let chosen = text.parse::<usize>().ok().and_then(|number| answers.get(number.checked_sub(1)?));
@@ -249,7 +251,7 @@ impl GateMenu {
     }
 
     /// Answers the first gate, and asks the next one.
-    fn answer(&mut self, answer: AnswerRequest, now: Instant) -> MenuStep {
+    fn answer(&mut self, answer: AnswerGateRequest, now: Instant) -> MenuStep {
         self.answered.insert(answer.gate.clone());
         MenuStep { answer: Some(Box::new(answer)), ..self.ask(now) }
     }
@@ -325,7 +327,7 @@ mod tests {
     fn answer_of(step: MenuStep) -> (String, String, String, Option<String>) {
         let answer = step.answer.expect("an answer");
         assert_eq!(answer.arguments_sha256, format!("hash of {}", answer.gate));
-        (answer.decision, answer.note, answer.arguments_json, answer.content)
+        (answer.decision, answer.note.unwrap_or_default(), answer.arguments_json.unwrap_or_default(), answer.content)
     }
 
     #[test]

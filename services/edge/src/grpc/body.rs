@@ -8,7 +8,7 @@ use service::connections::ByteBudget;
 use super::status::to_status;
 
 /// Only requests to this service have one message each; those to reflection and health stay open.
-const SESSIONS_PATH: &str = "/ailoop.v1.Sessions/";
+const SESSIONS_PATH: &str = "/ailoop.v2.Sessions/";
 
 /// Applies the limits to the body of a gRPC request, whose caller is known.
 pub(crate) async fn limit_body(

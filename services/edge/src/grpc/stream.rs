@@ -2,21 +2,23 @@
 
 use std::pin::Pin;
 
+use bytes::Bytes;
 use edge_core::feed::viewer_event::ViewerEvent;
 use edge_core::watch::event_stream::ViewerStream;
 use futures::{Stream, stream};
+use prost::Message as _;
 use tonic::Status;
 
 use super::status::to_status;
 
 /// Notifications until the end of the watch, or an error.
-pub(super) type NotificationStream = Pin<Box<dyn Stream<Item = Result<proto::Notification, Status>> + Send>>;
+pub(super) type NotificationStream = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
 pub(super) fn stream_notifications(events: ViewerStream) -> NotificationStream {
     let next = async |events: Option<ViewerStream>| {
         let events = events?;
         match events.next().await {
-            Ok(event) => Some((Ok(to_notification(&event)), Some(events))),
+            Ok(event) => Some((Ok(to_notification(&event).encode_to_vec().into()), Some(events))),
             Err(end) => end.error().map(|error| (Err(to_status(&error)), None)),
         }
     };

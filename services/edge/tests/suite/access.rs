@@ -86,10 +86,11 @@ async fn key_names_its_subject_in_the_log_and_reaches_only_its_scopes() {
     assert_eq!(guarded.ws(1).await.expect_code("session.stop", json!({"session_id": "s"})).await, "forbidden");
 
     let mut grpc = guarded.fixture.grpc().await.0;
-    let mut request = tonic::Request::new(proto::ControlRequest { session_id: "s".to_owned(), ..Default::default() });
+    let mut request =
+        tonic::Request::new(proto::StopSessionRequest { session_id: "s".to_owned(), ..Default::default() });
     let bearer = MetadataValue::try_from(format!("Bearer {}", guarded.key(1))).unwrap();
     request.metadata_mut().insert("authorization", bearer);
-    assert_eq!(grpc.stop(request).await.unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(grpc.stop_session(request).await.unwrap_err().code(), Code::PermissionDenied);
 }
 
 #[tokio::test]
@@ -188,13 +189,11 @@ async fn start_that_resumes_its_own_session_is_of_no_other_agent() {
     assert_eq!((status, &problem["code"]), (403, &json!("forbidden")), "{problem}");
     assert_eq!(guarded.ws(0).await.expect_code("session.start", start("e")).await, "forbidden");
     let mut grpc = guarded.fixture.grpc().await.0;
-    let options_json = json!({"resume_from": mine}).to_string();
-    let start_request =
-        proto::StartRequest { agent: "e".to_owned(), prompt: "x".to_owned(), options_json, ..Default::default() };
+    let start_request: proto::StartSessionRequest = proto::json::from_value(start("e")).unwrap();
     let mut request = tonic::Request::new(start_request);
     let bearer = MetadataValue::try_from(format!("Bearer {}", guarded.key(0))).unwrap();
     request.metadata_mut().insert("authorization", bearer);
-    assert_eq!(grpc.start(request).await.unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(grpc.start_session(request).await.unwrap_err().code(), Code::PermissionDenied);
     assert!(guarded.fixture.fake_loop.senders().await.is_empty(), "nothing reaches the loop");
 
     for agent in ["a", "e"] {

@@ -4,7 +4,7 @@ use contract::ids::CallAttempt;
 use contract::streams::Stream;
 use contract::subject::{self, SessionKey};
 use contract::{CallId, SessionId, TenantId};
-use proto::{ControlRequest, QueuesRequest, SendRequest, StartRequest};
+use proto::{GetQueuesRequest, SendMessageRequest, StartSessionRequest, StopSessionRequest};
 use serde_json::json;
 
 use crate::support::{Fixture, config, key, read_code, wait_until};
@@ -13,13 +13,13 @@ fn call(session: &str) -> subject::Subject {
     subject::model_item(&key(session), &CallAttempt { call: CallId::model(1, 1), attempt: 1 })
 }
 
-fn start() -> StartRequest {
-    StartRequest {
-        session_id: "one".to_owned(),
-        command_id: "begin".to_owned(),
-        prompt: "go".to_owned(),
-        interactive: true,
-        ..StartRequest::default()
+fn start() -> StartSessionRequest {
+    StartSessionRequest {
+        session_id: Some("one".to_owned()),
+        command_id: Some("begin".to_owned()),
+        prompt: Some("go".to_owned().into()),
+        interactive: Some(true),
+        ..StartSessionRequest::default()
     }
 }
 
@@ -34,9 +34,9 @@ async fn tenant_flooding_queue_is_refused_before_others() {
             fixture.bus.transport().append(&item, false, Vec::new(), "{}".into()).await.unwrap();
         }
         let mut client = fixture.grpc().await.0;
-        let queues = client.queues(QueuesRequest {}).await.unwrap().into_inner();
+        let queues = client.get_queues(GetQueuesRequest {}).await.unwrap().into_inner();
         assert_eq!((queues.waiting_calls_max, queues.tenant_waiting_calls_max), (5, 4));
-        match client.start(start()).await {
+        match client.start_session(start()).await {
             Ok(_) => assert!(!refused),
             Err(status) => {
                 assert!(refused && read_code(&status) == "overloaded", "{floods}: {status}");
@@ -54,26 +54,33 @@ async fn turn_over_waiting_call_limit_is_refused() {
     for session in ["a", "b"] {
         fixture.bus.transport().append(&call(session), false, Vec::new(), "{}".into()).await.unwrap();
     }
-    let refused = client.start(start()).await.unwrap_err();
+    let refused = client.start_session(start()).await.unwrap_err();
     assert_eq!(read_code(&refused), "overloaded");
     assert_eq!(refused.metadata().get("ailoop-retry-after-ms").unwrap(), "2000");
 
-    let queues = client.queues(QueuesRequest {}).await.unwrap().into_inner();
+    let queues = client.get_queues(GetQueuesRequest {}).await.unwrap().into_inner();
     let model = queues.queues.iter().find(|queue| queue.queue == "model").unwrap();
     assert_eq!((model.waiting, model.held, queues.waiting_calls_max), (2, 0, 2));
     let queues_json = fixture.ws().await.expect_ok("fleet.queues", json!({})).await;
     assert_eq!(queues_json["queues"][2], json!({"queue": "model", "waiting": 2, "held": 0}));
 
     fixture.bus.transport().purge(Stream::Model, &call("a")).await.unwrap();
-    wait_until("there is room", async || fixture.grpc().await.0.start(start()).await.is_ok()).await;
+    wait_until("there is room", async || fixture.grpc().await.0.start_session(start()).await.is_ok()).await;
     fixture.bus.transport().append(&call("a"), false, Vec::new(), "{}".into()).await.unwrap();
-    let send = || SendRequest { session_id: "one".to_owned(), text: "more".to_owned(), ..SendRequest::default() };
+    let send = || SendMessageRequest {
+        session_id: "one".to_owned(),
+        content: Some("more".to_owned().into()),
+        ..SendMessageRequest::default()
+    };
     wait_until("there is none", async || {
-        fixture.grpc().await.0.send(send()).await.is_err_and(|status| read_code(&status) == "overloaded")
+        fixture.grpc().await.0.send_message(send()).await.is_err_and(|status| read_code(&status) == "overloaded")
     })
     .await;
     // A stop is never refused.
-    client.stop(ControlRequest { session_id: "one".to_owned(), ..ControlRequest::default() }).await.unwrap();
+    client
+        .stop_session(StopSessionRequest { session_id: "one".to_owned(), ..StopSessionRequest::default() })
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

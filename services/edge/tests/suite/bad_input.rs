@@ -3,7 +3,9 @@
 
 use contract::limits::FRAME_BYTES_MAX;
 use futures::SinkExt;
+use proto::json::{MethodMessages, UnknownField, Unlimited, decode, encode};
 use serde_json::{Map, Value, json};
+use session_api::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::tungstenite::Message;
 use tonic::codegen::http::uri::PathAndQuery;
@@ -333,21 +335,51 @@ async fn body_of_100_mb_ends_its_connection_and_no_other() {
     other.expect_ok("session.list", json!({})).await;
 }
 
-/// Sends a gRPC request with any bytes as its message.
-pub(crate) async fn raw_call(fixture: &Fixture, method: &str, body: Vec<u8>, key: Option<&str>) -> Result<(), Status> {
+/// Lists the methods that gRPC has.
+pub(crate) fn list_rpcs() -> Vec<(Method, MethodCase)> {
+    let rows = list_methods().into_iter().map(|case| (Method::from_name(case.name).expect(case.name), case));
+    rows.filter(|(method, _)| method.has_rpc()).collect()
+}
+
+/// Calls a method over gRPC by the JSON of its parameters; returns the JSON of its result.
+pub(crate) async fn call_rpc(
+    fixture: &Fixture,
+    method: Method,
+    mut params: Value,
+    key: Option<&str>,
+) -> Result<Value, Status> {
+    // Over JSON-RPC, `text` is another name of `content`.
+    if let (Method::SendMessage, Value::Object(fields)) = (method, &mut params)
+        && let Some(text) = fields.remove("text")
+    {
+        fields.insert("content".to_owned(), text);
+    }
+    let messages = MethodMessages::find(method.rpc()).unwrap();
+    let body = encode(&messages.request, params, UnknownField::Refuse).unwrap();
+    let reply = raw_call(fixture, method.rpc(), body, key).await?;
+    Ok(Value::Object(decode(&messages.reply, &reply, &mut Unlimited).unwrap()))
+}
+
+/// Sends a gRPC request with any bytes as its message; returns those of the reply.
+pub(crate) async fn raw_call(
+    fixture: &Fixture,
+    method: &str,
+    body: Vec<u8>,
+    key: Option<&str>,
+) -> Result<Vec<u8>, Status> {
     let channel = tonic::transport::Channel::from_shared(format!("http://{}", fixture.edge.addresses().grpc)).unwrap();
     let mut client = tonic::client::Grpc::new(channel.connect().await.unwrap());
     client.ready().await.unwrap();
-    let path: PathAndQuery = format!("/ailoop.v1.Sessions/{method}").parse().unwrap();
+    let path: PathAndQuery = format!("/ailoop.v2.Sessions/{method}").parse().unwrap();
     let mut request = tonic::Request::new(body);
     if let Some(key) = key {
         request.metadata_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
     }
-    client.unary(request, path, raw::Codec).await.map(drop)
+    client.unary(request, path, raw::Codec).await.map(tonic::Response::into_inner)
 }
 
 mod raw {
-    //! A codec that sends bytes as they are.
+    //! A codec that sends and returns bytes as they are.
 
     use bytes::{Buf, BufMut};
     use tonic::Status;
@@ -358,7 +390,7 @@ mod raw {
 
     impl tonic::codec::Codec for Codec {
         type Encode = Vec<u8>;
-        type Decode = ();
+        type Decode = Vec<u8>;
         type Encoder = Self;
         type Decoder = Self;
 
@@ -382,73 +414,44 @@ mod raw {
     }
 
     impl tonic::codec::Decoder for Codec {
-        type Item = ();
+        type Item = Vec<u8>;
         type Error = Status;
 
-        fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<()>, Status> {
-            buffer.advance(buffer.remaining());
-            Ok(Some(()))
+        fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Vec<u8>>, Status> {
+            Ok(Some(buffer.copy_to_bytes(buffer.remaining()).into()))
         }
     }
-}
-
-/// Lists the methods of the service from its descriptors, with the text fields of their requests.
-fn grpc_methods() -> Vec<(String, Vec<(String, u32)>)> {
-    use prost::Message as _;
-    use prost_types::field_descriptor_proto::Type;
-    let files = prost_types::FileDescriptorSet::decode(proto::DESCRIPTORS).unwrap().file;
-    let messages: Vec<_> = files.iter().flat_map(|file| &file.message_type).collect();
-    let services = files.iter().flat_map(|file| &file.service).filter(|service| service.name() == "Sessions");
-    services
-        .flat_map(|service| &service.method)
-        .map(|method| {
-            let request = method.input_type().rsplit('.').next().unwrap();
-            let message = messages.iter().find(|message| message.name() == request).unwrap();
-            let texts = message.field.iter().filter(|field| field.r#type() == Type::String);
-            (
-                method.name().to_owned(),
-                texts.map(|field| (field.name().to_owned(), field.number().unsigned_abs())).collect(),
-            )
-        })
-        .collect()
-}
-
-/// Encodes a protobuf message with these text fields.
-fn message(fields: &[(u32, &str)]) -> Vec<u8> {
-    let mut body = Vec::new();
-    for (number, text) in fields {
-        prost::encoding::string::encode(*number, &(*text).to_owned(), &mut body);
-    }
-    body
 }
 
 #[tokio::test]
 async fn bad_message_of_any_grpc_method_has_a_stable_code() {
     let fixture = Fixture::new().await;
     fixture.fake_loop.fill_log(&key("s"), 1).await;
-    let methods = grpc_methods();
-    assert!(methods.len() >= 20, "{methods:?}");
-    for (method, fields) in methods {
+    for (method, MethodCase { name, needed, fields }) in list_rpcs() {
         // Field 1 as a number that never ends, a text that is longer than the message, and no UTF-8.
         for damaged in [&b"\x08\xff\xff"[..], b"\x0a\x7fx", b"\x0a\x01\xff"] {
             if fields.is_empty() && damaged.len() == 3 {
                 continue;
             }
-            let refused = raw_call(&fixture, &method, damaged.to_vec(), None).await;
+            let refused = raw_call(&fixture, method.rpc(), damaged.to_vec(), None).await;
             let Err(refused) = refused else { continue };
             assert_eq!(
                 (refused.code(), &*read_code(&refused)),
                 (Code::InvalidArgument, "bad_request"),
-                "{method} {refused}"
+                "{name} {refused}"
             );
         }
-        let refused = raw_call(&fixture, &method, vec![0x12; FRAME_BYTES_MAX + 1], None).await.unwrap_err();
-        assert_eq!(read_code(&refused), "too_large", "{method}: {refused}");
+        let refused = raw_call(&fixture, method.rpc(), vec![0x12; FRAME_BYTES_MAX + 1], None).await.unwrap_err();
+        assert_eq!(read_code(&refused), "too_large", "{name}: {refused}");
         for bad in ["a.b", "a*", ">", "a b", "ä"] {
-            let Some((_, number)) = fields.iter().find(|(name, _)| name == "session_id") else { continue };
-            let refused = raw_call(&fixture, &method, message(&[(*number, bad)]), None).await.unwrap_err();
-            let code = read_code(&refused);
-            assert!(["bad_request", "empty_message"].contains(&&*code), "{method} {bad}: {refused}");
+            if !fields.iter().any(|(field, _)| *field == "session_id") {
+                continue;
+            }
+            let mut params = needed.clone();
+            params["session_id"] = json!(bad);
+            let refused = call_rpc(&fixture, method, params, None).await.unwrap_err();
+            assert_eq!(read_code(&refused), "bad_request", "{name} {bad}: {refused}");
+            assert!(refused.message().contains("session_id"), "{name} {bad}: {refused}");
         }
     }
     let refused = raw_call(&fixture, "UnheardOf", Vec::new(), None).await.unwrap_err();

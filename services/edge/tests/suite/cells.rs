@@ -172,7 +172,10 @@ async fn one_cell_is_cut_off_the_other_does_not_notice() {
         assert_eq!(ws.expect_ok(method, json!({})).await["missing_cells"], json!(["b"]), "{method}");
     }
     let mut grpc = Grpc::connect(cells.edge.addresses().grpc).await.0;
-    assert_eq!(grpc.list(proto::ListRequest::default()).await.unwrap().into_inner().missing_cells, ["b"]);
+    assert_eq!(
+        grpc.list_sessions(proto::ListSessionsRequest::default()).await.unwrap().into_inner().missing_cells,
+        ["b"]
+    );
     for method in ["session.get", "session.pause", "session.watch"] {
         let answer = ws.call(method, json!({"session_id": in_b})).await;
         let error = &answer["error"];

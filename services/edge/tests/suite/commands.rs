@@ -6,28 +6,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bus::Read;
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::command::Verb;
-use contract::limits::{MESSAGE_BYTES_MAX, SLOTS_PER_PAGE, WAITING_COMMANDS_MAX};
+use contract::limits::{JSON_VALUES_MAX, MESSAGE_BYTES_MAX, SLOTS_PER_PAGE, WAITING_COMMANDS_MAX};
 use contract::streams::Stream;
 use contract::subject;
 use contract::{CommandId, ErrorCode};
-use serde_json::{Value, json};
+use proto::json::to_value;
+use serde_json::json;
 use tonic::Code;
 
 use crate::support::events::{ignored_result, session_started, user_message};
 use crate::support::{CountedReads, Fixture, config, key, read_code, wait_until};
 
-fn start(session: &str) -> proto::StartRequest {
-    proto::StartRequest {
-        session_id: session.to_owned(),
-        command_id: "c1".to_owned(),
-        prompt: "hello".to_owned(),
-        interactive: true,
-        ..proto::StartRequest::default()
+fn start(session: &str) -> proto::StartSessionRequest {
+    proto::StartSessionRequest {
+        session_id: Some(session.to_owned()),
+        command_id: Some("c1".to_owned()),
+        prompt: Some("hello".to_owned().into()),
+        interactive: Some(true),
+        ..proto::StartSessionRequest::default()
     }
-}
-
-fn control(session: &str) -> proto::ControlRequest {
-    proto::ControlRequest { session_id: session.to_owned(), ..proto::ControlRequest::default() }
 }
 
 #[tokio::test]
@@ -58,7 +55,7 @@ async fn session_from_start_to_stop_answers_every_command() {
 async fn both_protocols_give_same_answers() {
     let fixture = Fixture::new().await;
     let (mut ws, mut grpc) = (fixture.ws().await, fixture.grpc().await);
-    let reply = grpc.0.start(start("g")).await.unwrap().into_inner();
+    let reply = grpc.0.start_session(start("g")).await.unwrap().into_inner();
     let same = ws
         .expect_ok(
             "session.start",
@@ -69,25 +66,24 @@ async fn both_protocols_give_same_answers() {
         json!({"session_id": "w", "command_id": reply.command_id, "done": reply.done, "seq": reply.seq, "turn": reply.turn}),
         same
     );
-    let one = |session: &str| proto::SessionRequest { session_id: session.to_owned() };
-    let history = grpc.0.history(one("w")).await.unwrap().into_inner();
-    let messages: Value = serde_json::from_str(&history.messages_json).unwrap();
-    assert_eq!(messages, ws.expect_ok("session.history", json!({"session_id": "w"})).await["messages"]);
-    let info = grpc.0.get(one("w")).await.unwrap().into_inner();
+    let request = proto::GetHistoryRequest { session_id: "w".to_owned() };
+    let history = to_value(&grpc.0.get_history(request).await.unwrap().into_inner()).unwrap();
+    assert_eq!(history, ws.expect_ok("session.history", json!({"session_id": "w"})).await);
+    let request = proto::GetSessionRequest { session_id: "w".to_owned() };
+    let info = grpc.0.get_session(request).await.unwrap().into_inner();
     let got = ws.expect_ok("session.get", json!({"session_id": "w"})).await;
     assert_eq!(
         json!([info.session_id, info.phase, info.seq, info.started]),
         json!([got["session_id"], got["phase"], got["seq"], got["started"]])
     );
-    let listed = grpc.0.list(proto::ListRequest::default()).await.unwrap().into_inner();
+    let listed = grpc.0.list_sessions(proto::ListSessionsRequest::default()).await.unwrap().into_inner();
     let listed: Vec<_> = listed.sessions.into_iter().map(|info| info.session_id).collect();
     let found = ws.expect_ok("session.list", json!({})).await;
     let found: Vec<_> = found["sessions"].as_array().unwrap().iter().map(|s| s["session_id"].clone()).collect();
     assert_eq!(json!(listed), json!(found));
     assert_eq!(listed.len(), 2);
-    let none =
-        grpc.0.list(proto::ListRequest { phase: "ended".to_owned(), ..Default::default() }).await.unwrap().into_inner();
-    assert_eq!(none.sessions, []);
+    let ended = proto::ListSessionsRequest { phase: Some("ended".to_owned()), ..Default::default() };
+    assert_eq!(grpc.0.list_sessions(ended).await.unwrap().into_inner().sessions, []);
 }
 
 #[tokio::test]
@@ -125,38 +121,50 @@ async fn every_refusal_has_its_code_in_both_protocols() {
         let status = outcome.unwrap_err();
         (status.code(), read_code(&status))
     };
-    let agent = proto::StartRequest { agent: "nobody".to_owned(), session_id: String::new(), ..start("") };
-    assert_eq!(read_error(grpc.0.start(agent).await.map(drop)), (Code::NotFound, "unknown_agent".to_owned()));
+    let agent = proto::StartSessionRequest { agent: Some("nobody".to_owned()), session_id: None, ..start("") };
+    assert_eq!(read_error(grpc.0.start_session(agent).await.map(drop)), (Code::NotFound, "unknown_agent".to_owned()));
     assert_eq!(
-        read_error(grpc.0.start(start("s")).await.map(drop)),
+        read_error(grpc.0.start_session(start("s")).await.map(drop)),
         (Code::AlreadyExists, "session_exists".to_owned())
     );
-    let options = proto::StartRequest { options_json: "{\"colour\":1}".to_owned(), ..start("o") };
-    assert_eq!(read_error(grpc.0.start(options).await.map(drop)), (Code::InvalidArgument, "bad_request".to_owned()));
+    let many = format!("[{}0]", "0,".repeat(JSON_VALUES_MAX));
+    for (settings, code) in [
+        (r#"{"colour":1}"#, "bad_request"),
+        ("{", "bad_request"),
+        (&*"[".repeat(200), "bad_request"),
+        (&*format!("{}{}", "[".repeat(50), "]".repeat(50)), "bad_request"),
+        (&*many, "too_large"),
+    ] {
+        let settings = proto::StartSessionRequest { continuation_json: Some(settings.to_owned()), ..start("o") };
+        let refused = read_error(grpc.0.start_session(settings).await.map(drop));
+        assert_eq!(refused, (Code::InvalidArgument, code.to_owned()));
+    }
+    let stop = proto::StopSessionRequest { session_id: "nowhere".to_owned(), ..Default::default() };
+    assert_eq!(read_error(grpc.0.stop_session(stop).await.map(drop)), (Code::NotFound, "unknown_session".to_owned()));
+    let resume = proto::ResumeSessionRequest { session_id: "s".to_owned(), ..Default::default() };
     assert_eq!(
-        read_error(grpc.0.stop(control("nowhere")).await.map(drop)),
-        (Code::NotFound, "unknown_session".to_owned())
-    );
-    assert_eq!(
-        read_error(grpc.0.resume(control("s")).await.map(drop)),
+        read_error(grpc.0.resume_session(resume).await.map(drop)),
         (Code::FailedPrecondition, "not_now".to_owned())
     );
-    let watch = proto::WatchRequest { session_id: "s".to_owned(), from_seq: 99, no_chunks: false };
-    assert_eq!(read_error(grpc.0.watch(watch).await.map(drop)), (Code::OutOfRange, "resync".to_owned()));
-    let empty = proto::SendRequest { session_id: "s".to_owned(), ..proto::SendRequest::default() };
-    assert_eq!(read_error(grpc.0.send(empty).await.map(drop)), (Code::InvalidArgument, "empty_message".to_owned()));
-    let with_parts = |text: &str, content_json: &str| proto::SendRequest {
-        session_id: "s".to_owned(),
-        text: text.to_owned(),
-        content_json: content_json.to_owned(),
-        ..proto::SendRequest::default()
+    let watch = proto::WatchSessionRequest { session_id: "s".to_owned(), from_seq: Some(99), no_chunks: None };
+    assert_eq!(read_error(grpc.0.watch_session(watch).await.map(drop)), (Code::OutOfRange, "resync".to_owned()));
+    let send = |content| proto::SendMessageRequest { session_id: "s".to_owned(), content, ..Default::default() };
+    let refused = read_error(grpc.0.send_message(send(None)).await.map(drop));
+    assert_eq!(refused, (Code::InvalidArgument, "empty_message".to_owned()));
+    let part = |kind: &str, text: Option<&str>| proto::ContentItem {
+        r#type: kind.to_owned(),
+        text: text.map(str::to_owned),
+        image_url: None,
     };
-    let part = r#"[{"type":"text","text":"one"}]"#;
-    for (text, parts) in [("", "{"), ("", "{}"), ("", r#"[{"type":"sound"}]"#), ("two", part)] {
-        let refused = read_error(grpc.0.send(with_parts(text, parts)).await.map(drop));
-        assert_eq!(refused, (Code::InvalidArgument, "bad_request".to_owned()), "{text} {parts}");
+    let content =
+        |text: Option<&str>, part| send(Some(proto::Content { as_text: text.map(str::to_owned), as_list: vec![part] }));
+    for (text, part) in
+        [(None, part("text", None)), (None, part("sound", Some("one"))), (Some("two"), part("text", Some("one")))]
+    {
+        let refused = read_error(grpc.0.send_message(content(text, part)).await.map(drop));
+        assert_eq!(refused, (Code::InvalidArgument, "bad_request".to_owned()), "{text:?}");
     }
-    grpc.0.send(with_parts("", part)).await.unwrap();
+    grpc.0.send_message(content(None, part("text", Some("one")))).await.unwrap();
 }
 
 #[tokio::test]
@@ -197,7 +205,7 @@ async fn command_not_handled_in_time_is_answered_as_stored() {
     assert_eq!((&accepted["done"], &accepted["seq"]), (&json!(false), &json!(0)));
     let waited = ws.expect_ok("session.send", json!({"session_id": "s", "text": "x"})).await;
     assert_eq!(waited["done"], false, "a stored start is enough for a command");
-    let waited = grpc.0.start(start("t")).await.unwrap().into_inner();
+    let waited = grpc.0.start_session(start("t")).await.unwrap().into_inner();
     assert!(!waited.done);
 }
 

@@ -82,12 +82,12 @@ async fn connection_with_credentials_stays_open_past_the_handshake_limit() {
     .await;
     let (mut ws, mut grpc) = (fixture.ws().await, fixture.grpc().await);
     ws.expect_ok("session.list", json!({})).await;
-    grpc.0.list(proto::ListRequest::default()).await.unwrap();
+    grpc.0.list_sessions(proto::ListSessionsRequest::default()).await.unwrap();
     let mut silent = open(fixture.edge.addresses().ws, b"").await;
     // The silent one connected last, so the handshake limit of the others has passed when it is closed.
     assert!(is_closed(&mut silent).await);
     ws.expect_ok("session.list", json!({})).await;
-    grpc.0.list(proto::ListRequest::default()).await.unwrap();
+    grpc.0.list_sessions(proto::ListSessionsRequest::default()).await.unwrap();
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn flood_of_silent_connections_leaves_room_for_clients() {
         silent.push(open(grpc, PREFACE).await);
     }
     fixture.ws().await.expect_ok("session.list", json!({})).await;
-    fixture.grpc().await.0.list(proto::ListRequest::default()).await.unwrap();
+    fixture.grpc().await.0.list_sessions(proto::ListSessionsRequest::default()).await.unwrap();
     let closed = join_all(silent.iter_mut().take(300).map(is_closed)).await;
     assert_eq!(closed.iter().filter(|closed| !**closed).count(), 0, "the oldest connections are closed");
 }
@@ -118,11 +118,11 @@ async fn connection_over_the_limit_is_refused_as_overloaded_by_both_protocols() 
     let body = String::from_utf8(refused.body().clone().unwrap()).unwrap();
     assert_eq!(refused.status(), 503);
     assert!(body.contains("\"overloaded\"") && body.contains("edge.connections.max"), "{body}");
-    let refused = fixture.grpc().await.0.list(proto::ListRequest::default()).await.unwrap_err();
+    let refused = fixture.grpc().await.0.list_sessions(proto::ListSessionsRequest::default()).await.unwrap_err();
     assert_eq!((refused.code(), read_code(&refused)), (Code::ResourceExhausted, "overloaded".to_owned()));
     drop(first);
     wait_until("there is room again", async || {
-        fixture.grpc().await.0.list(proto::ListRequest::default()).await.is_ok()
+        fixture.grpc().await.0.list_sessions(proto::ListSessionsRequest::default()).await.is_ok()
     })
     .await;
 }
@@ -132,7 +132,7 @@ async fn grpc_connection_counts_as_much_as_a_websocket() {
     let limits = ConnectionLimits { max: 1, ..ConnectionLimits::default() };
     let fixture = Fixture::with(EdgeConfig { token: None, ..limited(limits) }).await;
     let mut grpc = fixture.grpc().await;
-    grpc.0.list(proto::ListRequest::default()).await.unwrap();
+    grpc.0.list_sessions(proto::ListSessionsRequest::default()).await.unwrap();
     let url = format!("ws://{}/ws", fixture.edge.addresses().ws);
     let refused = tokio_tungstenite::connect_async(&url).await;
     assert!(matches!(refused, Err(tungstenite::Error::Http(refused)) if refused.status() == 503));
@@ -162,7 +162,7 @@ async fn connection_over_request_rate_is_slowed_and_no_other() {
     let over_grpc = async {
         let answers = join_all((0..40).map(|_| {
             let mut grpc = grpc.clone();
-            async move { grpc.list(proto::ListRequest::default()).await }
+            async move { grpc.list_sessions(proto::ListSessionsRequest::default()).await }
         }));
         assert!(answers.await.iter().all(Result::is_ok), "the limit delays requests and refuses none");
         Instant::now()
@@ -171,7 +171,7 @@ async fn connection_over_request_rate_is_slowed_and_no_other() {
         burst_is_used.notified().await;
         for _ in 0..3 {
             other_ws.expect_ok("session.list", json!({})).await;
-            other_grpc.list(proto::ListRequest::default()).await.unwrap();
+            other_grpc.list_sessions(proto::ListSessionsRequest::default()).await.unwrap();
         }
         Instant::now()
     };
@@ -213,10 +213,10 @@ async fn origin_or_host_outside_ascii_or_repeated_is_refused() {
     assert!(refused.starts_with("HTTP/1.1 401") && refused.contains("`Host`"), "{refused}");
     assert!(raw(b"localhost\r\nhost: localhost").await.starts_with("HTTP/1.1 401"));
 
-    let mut request = Request::new(proto::ListRequest::default());
+    let mut request = Request::new(proto::ListSessionsRequest::default());
     let value = tonic::metadata::MetadataValue::try_from(&b"https://ev\xffil"[..]).unwrap();
     request.metadata_mut().insert("origin", value);
-    let refused = fixture.grpc().await.0.list(request).await.unwrap_err();
+    let refused = fixture.grpc().await.0.list_sessions(request).await.unwrap_err();
     assert_eq!((refused.code(), read_code(&refused)), (Code::Unauthenticated, "unauthorized".to_owned()));
 }
 
@@ -232,7 +232,7 @@ async fn reflection_of_both_versions_lists_the_service() {
     let mut client = pb::v1::server_reflection_client::ServerReflectionClient::new(channel.clone());
     let answer = client.server_reflection_info(stream::iter([ask])).await.unwrap();
     let answer = answer.into_inner().message().await.unwrap().unwrap();
-    assert!(format!("{answer:?}").contains("ailoop.v1.Sessions"), "{answer:?}");
+    assert!(format!("{answer:?}").contains("ailoop.v2.Sessions"), "{answer:?}");
 
     let ask = pb::v1alpha::ServerReflectionRequest {
         host: String::new(),
@@ -241,5 +241,5 @@ async fn reflection_of_both_versions_lists_the_service() {
     let mut client = pb::v1alpha::server_reflection_client::ServerReflectionClient::new(channel);
     let answer = client.server_reflection_info(stream::iter([ask])).await.unwrap();
     let answer = answer.into_inner().message().await.unwrap().unwrap();
-    assert!(format!("{answer:?}").contains("ailoop.v1.Sessions"), "{answer:?}");
+    assert!(format!("{answer:?}").contains("ailoop.v2.Sessions"), "{answer:?}");
 }

@@ -77,11 +77,11 @@ async fn idle_connection_takes_at_most_what_is_booked_for_it() {
     let (handshake, answered) = (upgrade_and_call(), br#""sessions":[]"#);
     let ws = measure_plain(edge.addresses().ws, &handshake, answered).await;
 
-    // The preface, empty settings, and `List` without fields. Indexed are POST, http and the name of `:authority`; the
-    // other headers are literals without Huffman coding.
+    // The preface, empty settings, and `ListSessions` without fields. Indexed are POST, http and the name of
+    // `:authority`; the other headers are literals without Huffman coding.
     let mut block = [&[0x83, 0x86, 1, 9][..], b"localhost"].concat();
     for (name, value) in
-        [(":path", "/ailoop.v1.Sessions/List"), ("te", "trailers"), ("content-type", "application/grpc")]
+        [(":path", "/ailoop.v2.Sessions/ListSessions"), ("te", "trailers"), ("content-type", "application/grpc")]
     {
         block.push(0);
         for text in [name, value] {

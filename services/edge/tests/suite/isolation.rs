@@ -1,14 +1,10 @@
 //! Two tenants reach nothing of each other: every method of every protocol answers for an id of another tenant as it does
 //! for one that nobody has.
 
-use bytes::Bytes;
-use prost::Message as _;
-use prost_types::field_descriptor_proto::Type;
-use prost_types::{DescriptorProto, FileDescriptorSet};
 use serde_json::{Map, Value, json};
 
 use crate::access::{Guarded, key_of};
-use crate::bad_input::{list_methods, raw_call};
+use crate::bad_input::{call_rpc, list_methods, list_rpcs};
 use crate::support::mcp::Mcp;
 use crate::support::{Fixture, read_code};
 
@@ -197,59 +193,27 @@ async fn mcp_tool_tells_nothing_of_another_tenant() {
     assert_eq!(log_length(&guarded.fixture).await, before, "another tenant wrote into the log");
 }
 
-/// Values of the fields of gRPC requests beside the session.
-fn grpc_value(field: &str) -> String {
-    match field {
-        "arguments_sha256" => "0".repeat(64),
-        "decision" => "approve".to_owned(),
-        "outcome" => "ok".to_owned(),
-        "call" => "c1-1-1".to_owned(),
-        "model" => "rehearsal".to_owned(),
-        "kind" => "control".to_owned(),
-        "gate" | "id" | "text" | "content" | "command_id" => "x".to_owned(),
-        _ => String::new(),
-    }
-}
-
-/// Encodes a request with its texts; `None` if it has no session.
-pub(crate) fn encode_request(message: &DescriptorProto, session: &str) -> Option<Vec<u8>> {
-    let mut body = Vec::new();
-    let mut has_session = false;
-    for field in message.field.iter().filter(|field| field.r#type() == Type::String) {
-        let value = if field.name() == "session_id" { session.to_owned() } else { grpc_value(field.name()) };
-        has_session |= field.name() == "session_id";
-        if !value.is_empty() && field.label() != prost_types::field_descriptor_proto::Label::Repeated {
-            prost::encoding::string::encode(field.number().unsigned_abs(), &value, &mut body);
-        }
-    }
-    has_session.then_some(body)
-}
-
 #[tokio::test]
 async fn grpc_method_tells_nothing_of_another_tenant() {
     let guarded = two_tenants().await;
     let before = log_length(&guarded.fixture).await;
-    let descriptors = FileDescriptorSet::decode(Bytes::from_static(proto::DESCRIPTORS)).unwrap();
-    let file = descriptors.file.iter().find(|file| !file.service.is_empty()).unwrap();
     let mut comparison = Comparison::default();
-    for method in &file.service[0].method {
-        let input = method.input_type().rsplit('.').next().unwrap();
-        let message = file.message_type.iter().find(|message| message.name() == input).unwrap();
-        // A session of one's own may have any id, also one that another tenant has. Lists filter by it.
-        let is_other = method.name() == "Start" || method.name().starts_with("List");
-        if is_other || encode_request(message, "s").is_none() {
+    for (method, case) in list_rpcs() {
+        // A session of one's own may have any id, also one that another tenant has.
+        if case.needed.get("session_id") != Some(&json!("s")) {
             continue;
         }
         let mut answers = Vec::new();
         for session in ["s", "z"] {
-            let body = encode_request(message, session).unwrap();
-            let answer = raw_call(&guarded.fixture, method.name(), body, Some(guarded.key(1))).await;
-            let Err(status) = answer else { panic!("{} of another tenant's session is answered", method.name()) };
+            let mut params = case.needed.clone();
+            params["session_id"] = json!(session);
+            let answer = call_rpc(&guarded.fixture, method, params, Some(guarded.key(1))).await;
+            let Err(status) = answer else { panic!("{} of another tenant's session is answered", method.rpc()) };
             let code = read_code(&status);
-            assert!(code.starts_with("unknown_"), "{}: {status}", method.name());
+            assert!(code.starts_with("unknown_"), "{}: {status}", method.rpc());
             answers.push(format!("{code} {}", status.message()));
         }
-        comparison.add(method.name(), &answers[0], &answers[1]);
+        comparison.add(method.rpc(), &answers[0], &answers[1]);
     }
     comparison.assert_none(20);
     assert_eq!(log_length(&guarded.fixture).await, before, "another tenant wrote into the log");

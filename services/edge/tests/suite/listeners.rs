@@ -40,11 +40,11 @@ async fn request_without_valid_credentials_is_unauthorized() {
     assert_eq!(upgrade(&fixture, &[("authorization", "Bearer s3cret"), ("host", "evil.example.org")]).await, 401);
 
     let mut grpc = fixture.grpc().await;
-    let refused = grpc.0.list(proto::ListRequest::default()).await.unwrap_err();
+    let refused = grpc.0.list_sessions(proto::ListSessionsRequest::default()).await.unwrap_err();
     assert_eq!((refused.code(), read_code(&refused)), (Code::Unauthenticated, ErrorCode::Unauthorized.to_string()));
-    let mut request = Request::new(proto::ListRequest::default());
+    let mut request = Request::new(proto::ListSessionsRequest::default());
     request.metadata_mut().insert("authorization", "Bearer s3cret".parse().unwrap());
-    assert!(grpc.0.list(request).await.is_ok());
+    assert!(grpc.0.list_sessions(request).await.is_ok());
 }
 
 #[tokio::test]
@@ -117,8 +117,8 @@ async fn draining_edge_notifies_clients_and_ends() {
     fixture.fake_loop.fill_log(&key("s"), 1).await;
     let (mut ws, mut grpc) = (fixture.ws().await, fixture.grpc().await);
     ws.expect_ok("session.watch", json!({"session_id": "s", "from_seq": 3})).await;
-    let request = proto::WatchRequest { session_id: "s".to_owned(), from_seq: 3, no_chunks: false };
-    let mut stream = grpc.0.watch(request).await.unwrap().into_inner();
+    let request = proto::WatchSessionRequest { session_id: "s".to_owned(), from_seq: Some(3), no_chunks: None };
+    let mut stream = grpc.0.watch_session(request).await.unwrap().into_inner();
     let readiness = fixture.edge.readiness();
     assert!(readiness.is_ready());
     let address = fixture.edge.addresses().ws;

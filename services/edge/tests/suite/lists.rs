@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bus_memory::{Action, Fault, Faults, MemoryServer, Operation};
 use contract::tool::{ApprovalPolicy, EffectClass, ToolSpec};
 use contract::{Json, TenantId, ToolName};
+use proto::json::to_value;
 use serde_json::{Value, json};
 
 use crate::support::{Fixture, config, key, wait_until};
@@ -31,7 +32,7 @@ async fn tool_list_has_registered_tools_and_those_of_the_loop() {
     assert_eq!((&ask["name"], &delegate["name"]), (&json!("ask_user"), &json!("delegate")));
     assert_eq!(*read, serde_json::to_value(&spec).unwrap());
     let listed = fixture.grpc().await.0.list_tools(proto::ListToolsRequest {}).await.unwrap().into_inner();
-    assert_eq!((listed.tools[2].effect.as_str(), listed.tools[2].timeout_ms), ("pure", 500));
+    assert_eq!((listed.tools[2].effect.as_str(), listed.tools[2].timeout_ms), ("pure", Some(500)));
 }
 
 #[tokio::test]
@@ -57,11 +58,11 @@ async fn session_list_with_cursor_gives_every_page() {
     assert_eq!((parts, &cursor), (ids(&whole), &Value::Null));
 
     let mut grpc = fixture.grpc().await.0;
-    let first = grpc.list(proto::ListRequest { limit: 4, ..Default::default() }).await.unwrap().into_inner();
-    let rest = grpc.list(proto::ListRequest { cursor: first.next_cursor, ..Default::default() }).await.unwrap();
-    let rest = rest.into_inner();
-    assert_eq!((first.sessions.len(), rest.sessions.len(), rest.next_cursor.as_str()), (4, 1, ""));
-    let damaged = grpc.list(proto::ListRequest { cursor: "yesterday".to_owned(), ..Default::default() }).await;
+    let page = |limit, cursor| proto::ListSessionsRequest { limit, cursor, ..Default::default() };
+    let first = grpc.list_sessions(page(Some(4), None)).await.unwrap().into_inner();
+    let rest = grpc.list_sessions(page(None, first.next_cursor)).await.unwrap().into_inner();
+    assert_eq!((first.sessions.len(), rest.sessions.len(), rest.next_cursor), (4, 1, None));
+    let damaged = grpc.list_sessions(page(None, Some("yesterday".to_owned()))).await;
     assert!(damaged.unwrap_err().message().contains("send `next_cursor` as it came"));
 }
 
@@ -78,7 +79,7 @@ async fn agents_and_models_are_listed_by_both_protocols() {
 
     let mut grpc = fixture.grpc().await.0;
     let agents = grpc.list_agents(proto::ListAgentsRequest {}).await.unwrap().into_inner().agents;
-    assert_eq!((agents[0].id.as_str(), agents[0].model.as_str(), agents[0].is_default), ("e", "", true));
+    assert_eq!((agents[0].id.as_str(), &agents[0].model, agents[0].is_default), ("e", &None, true));
     let models = grpc.list_models(proto::ListModelsRequest {}).await.unwrap().into_inner().models;
     assert_eq!(
         (models[0].id.as_str(), models[0].context_window, models[0].max_output),
@@ -109,8 +110,12 @@ async fn agent_is_described_and_its_replies_are_tested() {
     let mut grpc = fixture.grpc().await.0;
     let described = grpc.describe_agent(proto::DescribeAgentRequest::default()).await.unwrap().into_inner();
     assert_eq!((described.id.as_str(), described.prompt.as_str()), ("a", "You are Alice."));
-    let reply =
-        proto::TestReplyRequest { agent: "e".to_owned(), text: "cut".to_owned(), is_cut: true, ..Default::default() };
+    let reply = proto::TestReplyRequest {
+        agent: "e".to_owned(),
+        text: "cut".to_owned(),
+        is_cut: Some(true),
+        ..Default::default()
+    };
     let decided = grpc.test_reply(reply).await.unwrap().into_inner();
     assert_eq!((decided.continues, decided.source.as_str()), (true, "length"));
 }
@@ -123,10 +128,10 @@ async fn wait_for_a_gate_is_described_with_its_own_kind_and_that_of_the_gate() {
     let mut ws = fixture.ws().await;
     ws.expect_ok("session.start", json!({"session_id": "s", "prompt": "x"})).await;
     let mut grpc = fixture.grpc().await.0;
-    let request = proto::SessionRequest { session_id: "s".to_owned() };
-    let text = grpc.describe(request).await.unwrap().into_inner().json;
+    let request = proto::DescribeSessionRequest { session_id: "s".to_owned() };
+    let over_grpc = to_value(&grpc.describe_session(request).await.unwrap().into_inner()).unwrap();
+    let text = over_grpc.to_string();
     assert_eq!(text.matches("\"kind\":\"gate\"").count(), 1, "{text}");
-    let over_grpc: Value = serde_json::from_str(&text).unwrap();
     let over_ws = ws.expect_ok("session.describe", json!({"session_id": "s"})).await;
     for described in [over_grpc, over_ws] {
         let wait = &described["waits"][0];
@@ -148,9 +153,10 @@ async fn replay_leaves_the_commits_out_if_it_is_asked_to() {
     expected.remove("commits");
     assert_eq!(short, &expected);
     let mut grpc = fixture.grpc().await.0;
-    let request = proto::ReplayRequest { session_id: "s".to_owned(), at: None, no_commits: true };
-    let text = grpc.replay(request).await.unwrap().into_inner().json;
-    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), Value::Object(expected));
+    let request =
+        proto::ReplaySessionRequest { session_id: "s".to_owned(), no_commits: Some(true), ..Default::default() };
+    let report = grpc.replay_session(request).await.unwrap().into_inner();
+    assert_eq!(to_value(&report).unwrap(), Value::Object(expected));
 }
 
 /// Counts the reads of whole buckets.
@@ -239,8 +245,8 @@ async fn session_list_picks_what_waits_costs_or_has_a_parent_and_counts_all_of_i
     }
     assert_eq!(ws.expect_ok("session.list", json!({})).await["total"], Value::Null);
     let mut grpc = fixture.grpc().await.0;
-    let request = proto::ListRequest { is_waiting: true, has_total: true, ..Default::default() };
-    assert_eq!(grpc.list(request).await.unwrap().into_inner().total, Some(1));
+    let request = proto::ListSessionsRequest { is_waiting: Some(true), has_total: Some(true), ..Default::default() };
+    assert_eq!(grpc.list_sessions(request).await.unwrap().into_inner().total, Some(1));
 }
 
 #[tokio::test]

@@ -77,7 +77,7 @@ async fn mail_request_reaches_its_keeper_with_its_mailbox_and_command_id() {
         text: "x".to_owned(),
         ..Default::default()
     };
-    assert_eq!(grpc.send_mail(send).await.unwrap().into_inner().id, "m1");
+    assert_eq!(grpc.send_mail(send).await.unwrap().into_inner().sent, "m1");
     let reply = |id: &str| proto::ReplyMailRequest { id: id.to_owned(), ..Default::default() };
     assert!(grpc.reply_mail(reply("m1")).await.unwrap().into_inner().answered);
     let unknown = grpc.reply_mail(reply("m2")).await.unwrap_err();

@@ -17,6 +17,7 @@ mod console;
 mod dead_letters;
 #[path = "../../../../crates/edge-ag-ui/src/event_order.rs"]
 mod event_order;
+mod grpc_messages;
 mod http;
 mod idle_memory;
 mod isolation;

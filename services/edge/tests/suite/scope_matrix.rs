@@ -1,48 +1,16 @@
 //! A key of one scope by every method over every protocol: what its scope does not grant is forbidden, and nothing else
 //! is. What a scope grants is said once, in the row of the method.
 
-use bytes::Bytes;
 use edge::Scope;
-use prost::Message as _;
-use prost_types::FileDescriptorSet;
 use serde_json::{Value, json};
 use session_api::Method;
 
 use crate::access::Guarded;
 use crate::agent_matrix::{agents_api_rows, openai_rows, parameters, to_request};
-use crate::bad_input::{list_methods, raw_call};
-use crate::isolation::encode_request;
+use crate::bad_input::{call_rpc, list_methods, list_rpcs};
 use crate::support::http::read;
 use crate::support::mcp::Mcp;
 use crate::support::read_code;
-
-/// Calls over gRPC whose names are not the last part of the name of their method.
-const RPCS: [(&str, &str); 24] = [
-    ("GetCaller", "caller.get"),
-    ("ListAgents", "agents.list"),
-    ("DescribeAgent", "agents.describe"),
-    ("TestReply", "agents.test_reply"),
-    ("ListModels", "models.list"),
-    ("ListTools", "tools.list"),
-    ("ToolReplicas", "tools.replicas"),
-    ("TryTool", "tools.try"),
-    ("ToolResult", "tools.result"),
-    ("ListGates", "gates.list"),
-    ("ListCalls", "calls.list"),
-    ("ListMail", "mail.list"),
-    ("SendMail", "mail.send"),
-    ("ReplyMail", "mail.reply"),
-    ("ListBudgets", "budgets.list"),
-    ("ResetBudget", "budgets.reset"),
-    ("Queues", "fleet.queues"),
-    ("Status", "fleet.status"),
-    ("ListDead", "dead.list"),
-    ("ShowDead", "dead.show"),
-    ("RetryDead", "dead.retry"),
-    ("DropDead", "dead.drop"),
-    ("AnswerCall", "session.answer_call"),
-    ("CancelTurn", "session.cancel_turn"),
-];
 
 /// A key for each scope, in the order of [`Scope::ALL`].
 async fn one_key_each() -> Guarded {
@@ -96,18 +64,11 @@ async fn http_route_needs_a_scope_of_its_row() {
 #[tokio::test]
 async fn grpc_method_needs_a_scope_of_its_row() {
     let guarded = one_key_each().await;
-    let descriptors = FileDescriptorSet::decode(Bytes::from_static(proto::DESCRIPTORS)).unwrap();
-    let file = descriptors.file.iter().find(|file| !file.service.is_empty()).unwrap();
-    for method in &file.service[0].method {
-        let listed = RPCS.iter().find(|(rpc, _)| *rpc == method.name()).map(|(_, name)| (*name).to_owned());
-        let name = listed.unwrap_or_else(|| format!("session.{}", method.name().to_lowercase()));
-        let input = method.input_type().rsplit('.').next().unwrap();
-        let message = file.message_type.iter().find(|message| message.name() == input).unwrap();
+    for (method, case) in list_rpcs() {
         for (n, scope) in Scope::ALL.iter().enumerate() {
-            let body = encode_request(message, "s").unwrap_or_default();
-            let answer = raw_call(&guarded.fixture, method.name(), body, Some(guarded.key(n))).await;
+            let answer = call_rpc(&guarded.fixture, method, case.needed.clone(), Some(guarded.key(n))).await;
             let is_forbidden = answer.err().is_some_and(|status| read_code(&status) == "forbidden");
-            assert_eq!(is_forbidden, !grants(&name, *scope), "{} with {}", method.name(), scope.as_str());
+            assert_eq!(is_forbidden, !grants(case.name, *scope), "{} with {}", method.rpc(), scope.as_str());
         }
     }
 }

@@ -129,9 +129,9 @@ async fn every_protocol_is_served_over_tls() {
     let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority)).domain_name("localhost");
     let endpoint = Endpoint::from_shared(format!("https://{}", secured.grpc())).unwrap().tls_config(tls).unwrap();
     let mut grpc = SessionsClient::new(endpoint.connect().await.unwrap());
-    let mut request = Request::new(proto::ListRequest::default());
+    let mut request = Request::new(proto::ListSessionsRequest::default());
     request.metadata_mut().insert("authorization", "Bearer s3cret".parse().unwrap());
-    grpc.list(request).await.unwrap();
+    grpc.list_sessions(request).await.unwrap();
 
     assert!(secured.connect(&["h2"]).await.is_err(), "the HTTP listener speaks HTTP/1.1 only");
     assert!(connect(secured.grpc(), &secured.authority, &["http/1.1"]).await.is_err(), "gRPC needs HTTP/2");

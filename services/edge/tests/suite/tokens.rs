@@ -35,11 +35,11 @@ async fn get_all(fixture: &Fixture, tokens: &[String]) -> Vec<u16> {
     stream::iter(tokens).map(send).buffer_unordered(16).collect().await
 }
 
-/// Calls `List` over gRPC.
+/// Calls `ListSessions` over gRPC.
 async fn list(fixture: &Fixture, token: &str) -> Result<(), Status> {
-    let mut request = Request::new(proto::ListRequest::default());
+    let mut request = Request::new(proto::ListSessionsRequest::default());
     request.metadata_mut().insert("authorization", MetadataValue::try_from(format!("Bearer {token}")).unwrap());
-    fixture.grpc().await.0.list(request).await.map(drop)
+    fixture.grpc().await.0.list_sessions(request).await.map(drop)
 }
 
 /// Returns the HTTP status of an upgrade to WebSocket.
@@ -311,9 +311,9 @@ async fn token_that_ends_closes_its_connections_and_streams() {
     ws.expect_ok("session.list", json!({})).await;
     let http = Http::new(address, Some(&token));
     let mut events = SseReader::new(http.request("GET", "/v1/sessions/s/events").send().await.unwrap());
-    let mut request = Request::new(proto::WatchRequest { session_id: "s".to_owned(), ..Default::default() });
+    let mut request = Request::new(proto::WatchSessionRequest { session_id: "s".to_owned(), ..Default::default() });
     request.metadata_mut().insert("authorization", MetadataValue::try_from(format!("Bearer {token}")).unwrap());
-    let mut stream = fixture.grpc().await.0.watch(request).await.unwrap().into_inner();
+    let mut stream = fixture.grpc().await.0.watch_session(request).await.unwrap().into_inner();
 
     let close = ws.receive_frame().await.unwrap_err().unwrap();
     assert_eq!(u16::from(close.code), 1008);

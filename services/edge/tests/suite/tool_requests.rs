@@ -6,12 +6,13 @@ use contract::tool::{ApprovalPolicy, EffectClass, Outcome, ToolSpec};
 use contract::tool_request::{ToolReplicaStats, ToolRequest, ToolResponse, TrialResult};
 use contract::{Json, TenantId, ToolName};
 use futures::FutureExt;
+use proto::json::to_value;
 use serde_json::{Value, json};
 
 use crate::access::Guarded;
 use crate::support::Fixture;
 
-async fn put_tool(fixture: &Fixture, name: &str, effect: EffectClass, approval: ApprovalPolicy) {
+pub(crate) async fn put_tool(fixture: &Fixture, name: &str, effect: EffectClass, approval: ApprovalPolicy) {
     let spec = ToolSpec {
         name: ToolName::new(name).unwrap(),
         description: String::new(),
@@ -27,7 +28,7 @@ async fn put_tool(fixture: &Fixture, name: &str, effect: EffectClass, approval: 
 }
 
 /// An executor that keeps what it is asked.
-async fn serve(fixture: &Fixture) -> (bus::RpcServer, Arc<Mutex<Vec<ToolRequest>>>) {
+pub(crate) async fn serve(fixture: &Fixture) -> (bus::RpcServer, Arc<Mutex<Vec<ToolRequest>>>) {
     let asked: Arc<Mutex<Vec<ToolRequest>>> = Arc::default();
     let seen = asked.clone();
     let answer = move |request: ToolRequest| {
@@ -92,10 +93,10 @@ async fn pure_tool_is_tried_at_once_and_one_that_takes_effect_only_with_the_hash
 
     let mut grpc = fixture.grpc().await.0;
     let request = proto::TryToolRequest { tool: "look".to_owned(), ..Default::default() };
-    let tried: Value = serde_json::from_str(&grpc.try_tool(request).await.unwrap().into_inner().json).unwrap();
-    assert_eq!(tried["result"], result);
-    let listed = grpc.tool_replicas(proto::ToolReplicasRequest {}).await.unwrap().into_inner().json;
-    assert_eq!(serde_json::from_str::<Value>(&listed).unwrap(), replicas["replicas"]);
+    let tried = grpc.try_tool(request).await.unwrap().into_inner();
+    assert_eq!(to_value(&tried.result.unwrap()).unwrap(), result);
+    let listed = grpc.list_tool_replicas(proto::ListToolReplicasRequest {}).await.unwrap().into_inner();
+    assert_eq!(to_value(&listed).unwrap(), replicas);
 }
 
 #[tokio::test]
@@ -143,5 +144,6 @@ async fn caller_learns_whose_credential_it_is_and_which_methods_it_may_use() {
     let bearer = format!("Bearer {}", guarded.key(0)).parse().unwrap();
     request.metadata_mut().insert("authorization", bearer);
     let found = grpc.get_caller(request).await.unwrap().into_inner();
-    assert_eq!((found.is_limited_to_agents, found.agents, found.scopes.len()), (true, vec!["writer".to_owned()], 2));
+    let agents = found.agents.map(|agents| agents.as_list);
+    assert_eq!((agents, found.scopes.len()), (Some(vec!["writer".to_owned()]), 2));
 }

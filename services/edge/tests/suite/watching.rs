@@ -14,8 +14,8 @@ use tonic::Code;
 use crate::support::events::{session_ended, user_message};
 use crate::support::{CountedReads, Fixture, LiveDelivery, TEST_TIMEOUT, Ws, config, key, read_code, wait_until};
 
-fn watch(session: &str, from_seq: u64) -> proto::WatchRequest {
-    proto::WatchRequest { session_id: session.to_owned(), from_seq, no_chunks: false }
+fn watch(session: &str, from_seq: u64) -> proto::WatchSessionRequest {
+    proto::WatchSessionRequest { session_id: session.to_owned(), from_seq: Some(from_seq), no_chunks: None }
 }
 
 /// Publishes a chunk of step 1 of turn 1.
@@ -58,7 +58,7 @@ async fn watch_gives_log_then_live_events_until_session_end() {
     let (mut ws, mut grpc) = (fixture.ws().await, fixture.grpc().await);
     let watching = ws.expect_ok("session.watch", json!({"session_id": "s"})).await;
     assert_eq!(watching, json!({"session_id": "s", "seq": 151, "phase": "idle"}));
-    let mut stream = grpc.0.watch(watch("s", 100)).await.unwrap().into_inner();
+    let mut stream = grpc.0.watch_session(watch("s", 100)).await.unwrap().into_inner();
     for number in 151..160 {
         fixture.fake_loop.commit(&key("s"), vec![user_message(&format!("m{number}"), "live")]).await;
     }
@@ -72,7 +72,7 @@ async fn watch_gives_log_then_live_events_until_session_end() {
     // A watch of an ended session reads the log only.
     ws.expect_ok("session.watch", json!({"session_id": "s", "from_seq": 160})).await;
     assert_eq!(ws.receive_seqs(2).await, [160, 161]);
-    let mut stream = grpc.0.watch(watch("s", 162)).await.unwrap().into_inner();
+    let mut stream = grpc.0.watch_session(watch("s", 162)).await.unwrap().into_inner();
     assert!(tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.unwrap().is_none());
 }
 
@@ -144,8 +144,8 @@ async fn late_viewer_gets_reply_snapshot_then_chunks() {
     let _serving = fixture.bus.serve_view(&key("s"), move || Some(snapshot.clone())).await.unwrap();
     let (mut ws, mut grpc) = (fixture.ws().await, fixture.grpc().await);
     ws.expect_ok("session.watch", json!({"session_id": "s", "from_seq": 2})).await;
-    let request = proto::WatchRequest { no_chunks: true, ..watch("s", 2) };
-    let mut silent = grpc.0.watch(request).await.unwrap().into_inner();
+    let request = proto::WatchSessionRequest { no_chunks: Some(true), ..watch("s", 2) };
+    let mut silent = grpc.0.watch_session(request).await.unwrap().into_inner();
     assert_eq!(ws.receive_notification().await["params"]["seq"], 2);
     let snapshot = ws.receive_notification().await;
     assert_eq!(snapshot["method"], "message.ai_chunk_received");
@@ -234,7 +234,7 @@ async fn client_that_does_not_read_is_disconnected_with_its_cursor() {
     let fixture = start_with_small_queue().await;
     fixture.fake_loop.fill_log(&key("s"), 1).await;
     let mut grpc = fixture.grpc().await;
-    let mut stream = grpc.0.watch(watch("s", 1)).await.unwrap().into_inner();
+    let mut stream = grpc.0.watch_session(watch("s", 1)).await.unwrap().into_inner();
     let first = tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.unwrap().unwrap().unwrap();
     assert_eq!(first.seq, Some(1));
     flood(&fixture, 8).await;
@@ -252,7 +252,7 @@ async fn client_that_does_not_read_is_disconnected_with_its_cursor() {
     assert_eq!((status.code(), read_code(&status)), (Code::ResourceExhausted, ErrorCode::SlowClient.to_string()));
     let cursor: u64 = status.metadata().get("ailoop-seq").unwrap().to_str().unwrap().parse().unwrap();
     assert_eq!(cursor, last, "the cursor is that of the last notification that arrived");
-    let mut stream = grpc.0.watch(watch("s", cursor + 1)).await.unwrap().into_inner();
+    let mut stream = grpc.0.watch_session(watch("s", cursor + 1)).await.unwrap().into_inner();
     let next = tokio::time::timeout(TEST_TIMEOUT, stream.next()).await.unwrap().unwrap().unwrap();
     assert_eq!(next.seq, Some(cursor + 1));
 }

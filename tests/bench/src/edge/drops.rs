@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use contract::event::Topic;
-use proto::StartRequest;
+use proto::StartSessionRequest;
 use proto::sessions_client::SessionsClient;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -31,13 +31,13 @@ pub(super) async fn figures(fixture: &Fixture, options: &EdgeOptions) -> anyhow:
     let sessions: Vec<String> = (0..options.sessions).map(|n| format!("drops-{n}")).collect();
     let mut client = SessionsClient::connect(fixture.edges[0].clone()).await?;
     for session in &sessions {
-        let start = StartRequest {
-            session_id: session.clone(),
-            agent: "long".to_owned(),
-            prompt: format!("Count the words of {STEPS} parts."),
-            ..StartRequest::default()
+        let start = StartSessionRequest {
+            session_id: Some(session.clone()),
+            agent: Some("long".to_owned()),
+            prompt: Some(format!("Count the words of {STEPS} parts.").into()),
+            ..StartSessionRequest::default()
         };
-        client.start(start).await?;
+        client.start_session(start).await?;
     }
     let mut clients = JoinSet::new();
     for n in 0..options.dropping {

@@ -11,7 +11,7 @@ use contract::event::{Envelope, Topic};
 use contract::model::Chunk;
 use futures::{StreamExt, TryStreamExt, stream};
 use proto::sessions_client::SessionsClient;
-use proto::{SendRequest, StartRequest};
+use proto::{SendMessageRequest, StartSessionRequest};
 use tokio::task::JoinSet;
 use tokio::time::{interval, sleep, timeout};
 use tonic::transport::Channel;
@@ -184,21 +184,25 @@ impl SlowReaders {
 }
 
 async fn start(mut client: SessionsClient<Channel>, session: &str) -> anyhow::Result<()> {
-    let start = StartRequest {
-        session_id: session.to_owned(),
-        agent: "talk".to_owned(),
-        model: "slow".to_owned(),
-        interactive: true,
-        ..StartRequest::default()
+    let start = StartSessionRequest {
+        session_id: Some(session.to_owned()),
+        agent: Some("talk".to_owned()),
+        model: Some("slow".to_owned()),
+        interactive: Some(true),
+        ..StartSessionRequest::default()
     };
-    client.start(start).await?;
+    client.start_session(start).await?;
     Ok(())
 }
 
 async fn send(mut client: SessionsClient<Channel>, session: &str, text: &str) -> anyhow::Result<()> {
-    let send =
-        SendRequest { session_id: session.to_owned(), text: text.to_owned(), no_wait: true, ..SendRequest::default() };
-    client.send(send).await?;
+    let send = SendMessageRequest {
+        session_id: session.to_owned(),
+        content: Some(text.to_owned().into()),
+        wait: Some(false),
+        ..SendMessageRequest::default()
+    };
+    client.send_message(send).await?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use ailoop_client::WatchItem;
 use contract::ErrorCode;
 use contract::event::Event;
 use fleet_connection::client::{EdgeClient, SessionsApi, command_id};
-use proto::{SessionInfo, SessionRequest};
+use proto::{GetSessionRequest, SessionSummary};
 use session_view::chat::gate_menu::{GateMenu, MenuStep};
 use session_view::chat::input::UserInput;
 use session_view::chat::plan_view::PlanView;
@@ -109,8 +109,8 @@ impl<'a> ChatConversation<'a> {
 
     /// Goes on with a session, or with a copy of it if it has ended.
     pub(super) async fn attach_known(&mut self, session: &str) -> Result<(), CommandFailure> {
-        let request = SessionRequest { session_id: session.to_owned() };
-        let info = self.client.call(request, SessionsApi::get).await?;
+        let request = GetSessionRequest { session_id: session.to_owned() };
+        let info = self.client.call(request, SessionsApi::get_session).await?;
         if self.next.agent.is_some() || self.next.model.is_some() {
             let message = format!("the session {session} has an agent and a model already");
             return Err(CommandFailure::usage(ErrorCode::BadRequest, message)
@@ -120,7 +120,7 @@ impl<'a> ChatConversation<'a> {
         Ok(())
     }
 
-    fn attach(&mut self, session: &str, info: Option<&SessionInfo>) {
+    fn attach(&mut self, session: &str, info: Option<&SessionSummary>) {
         let (agent, model) = info.map_or(("", ""), |info| (info.agent.as_str(), info.model.as_str()));
         let renderer = SessionRenderer::new(session, self.display.layout())
             .without_gates()

@@ -3,20 +3,22 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use fleet_connection::client::{EdgeClient, SessionsApi, command_id};
+use contract::tool::ToolSpec;
+use fleet_connection::client::{EdgeClient, SessionsApi, chosen, command_id, control_request};
 use futures::future::LocalBoxFuture;
+use proto::json::ApiMessage;
 use proto::{
-    AnswerRequest, ConfigureRequest, ListAgentsRequest, ListModelsRequest, ListRequest, SendRequest, SessionInfo,
-    SessionRequest, StartRequest, ToolInfo,
+    AnswerGateRequest, CommandReply, ConfigureSessionRequest, GetSessionRequest, ListAgentsRequest, ListModelsRequest,
+    ListSessionsRequest, ResumeFrom, SendMessageRequest, SessionSummary, StartSessionRequest,
 };
-use serde_json::json;
 use session_view::chat::slash_command::CompletionValues;
 use session_view::tool_summary::to_line;
 use terminal::failure::CommandFailure;
 use terminal::format;
 use terminal::table::{Table, TableColumn};
+use tonic::{Request, Response, Status};
 
-use crate::commands::control::{ControlVerb, control_request};
+use crate::commands::control::ControlVerb;
 use crate::commands::lists::fetch_tools;
 use crate::output::first_line;
 
@@ -83,14 +85,29 @@ pub(super) async fn control(
     session: String,
     verb: ControlVerb,
 ) -> Result<JobOutcome, CommandFailure> {
-    let request = control_request(&session, REASON);
-    client.call_with_retries(request, |_| {}, async |api, request| verb.call(api, request).await).await?;
+    let (session, reason) = (session.as_str(), REASON);
+    match verb {
+        ControlVerb::Pause => command(&client, session, reason, SessionsApi::pause_session).await?,
+        ControlVerb::Resume => command(&client, session, reason, SessionsApi::resume_session).await?,
+        ControlVerb::Stop => command(&client, session, reason, SessionsApi::stop_session).await?,
+        ControlVerb::CancelTurn => command(&client, session, reason, SessionsApi::cancel_turn).await?,
+    }
     Ok(if verb == ControlVerb::Stop { JobOutcome::Stopped } else { JobOutcome::Done })
 }
 
 pub(super) async fn clear(client: EdgeClient, session: String) -> Result<JobOutcome, CommandFailure> {
-    client.call_with_retries(control_request(&session, REASON), |_| {}, SessionsApi::clear).await?;
+    command(&client, &session, REASON, SessionsApi::clear_session).await?;
     Ok(JobOutcome::Done)
+}
+
+/// Sends a command that has nothing but a reason.
+async fn command<R: ApiMessage + Clone>(
+    client: &EdgeClient,
+    session: &str,
+    reason: &str,
+    method: impl AsyncFn(&mut SessionsApi, Request<R>) -> Result<Response<CommandReply>, Status>,
+) -> Result<(), CommandFailure> {
+    client.call_with_retries(control_request(session, reason), |_| {}, method).await.map(drop)
 }
 
 pub(super) async fn send(
@@ -99,9 +116,14 @@ pub(super) async fn send(
     message_id: String,
     text: String,
 ) -> Result<JobOutcome, CommandFailure> {
-    let (command_id, mode) = (message_id.clone(), "steer".to_owned());
-    let request = SendRequest { session_id, command_id, text, mode, ..SendRequest::default() };
-    let sent = client.call_with_retries(request, |_| {}, SessionsApi::send).await;
+    let request = SendMessageRequest {
+        session_id,
+        command_id: Some(message_id.clone()),
+        content: Some(text.into()),
+        mode: Some("steer".to_owned()),
+        ..SendMessageRequest::default()
+    };
+    let sent = client.call_with_retries(request, |_| {}, SessionsApi::send_message).await;
     Ok(sent.map_or_else(|failure| JobOutcome::NotSent { message_id, failure }, |_| JobOutcome::Done))
 }
 
@@ -117,19 +139,18 @@ pub(super) struct NewSession {
 
 pub(super) async fn start(client: EdgeClient, new: NewSession) -> Result<JobOutcome, CommandFailure> {
     let session_id = command_id();
-    let options = new.fork_of.map(|from| json!({"resume_from": {"session_id": from}}).to_string());
-    let request = StartRequest {
-        session_id: session_id.clone(),
-        command_id: command_id(),
+    let request = StartSessionRequest {
+        session_id: Some(session_id.clone()),
+        command_id: Some(command_id()),
         // Keys and aliases of agents are lower case, while people write names with a capital letter.
-        agent: new.agent.unwrap_or_default().to_lowercase(),
-        model: new.model.unwrap_or_default(),
-        prompt: new.prompt,
-        interactive: true,
-        options_json: options.unwrap_or_default(),
-        no_wait: false,
+        agent: new.agent.as_deref().map(str::to_lowercase),
+        model: new.model,
+        prompt: chosen(&new.prompt).map(|prompt| prompt.to_owned().into()),
+        interactive: Some(true),
+        resume_from: new.fork_of.map(|session_id| ResumeFrom { session_id, at: None }),
+        ..StartSessionRequest::default()
     };
-    client.call_with_retries(request, |_| {}, SessionsApi::start).await?;
+    client.call_with_retries(request, |_| {}, SessionsApi::start_session).await?;
     Ok(JobOutcome::Started(session_id))
 }
 
@@ -139,26 +160,25 @@ pub(super) async fn configure(
     model: Option<String>,
     agent: Option<String>,
 ) -> Result<JobOutcome, CommandFailure> {
-    let options = agent.map(|agent| json!({"agent": agent.to_lowercase()}).to_string());
-    let request = ConfigureRequest {
+    let request = ConfigureSessionRequest {
         session_id,
-        command_id: command_id(),
-        model: model.unwrap_or_default(),
-        options_json: options.unwrap_or_default(),
-        no_wait: false,
+        command_id: Some(command_id()),
+        model,
+        agent: agent.as_deref().map(str::to_lowercase),
+        ..ConfigureSessionRequest::default()
     };
-    client.call_with_retries(request, |_| {}, SessionsApi::configure).await?;
+    client.call_with_retries(request, |_| {}, SessionsApi::configure_session).await?;
     Ok(JobOutcome::Done)
 }
 
 pub(super) async fn answer(
     client: EdgeClient,
     session_id: String,
-    answer: AnswerRequest,
+    answer: AnswerGateRequest,
 ) -> Result<JobOutcome, CommandFailure> {
     let gate = answer.gate.clone();
-    let request = AnswerRequest { session_id, command_id: command_id(), ..answer };
-    let sent = client.call_with_retries(request, |_| {}, SessionsApi::answer).await;
+    let request = AnswerGateRequest { session_id, command_id: Some(command_id()), ..answer };
+    let sent = client.call_with_retries(request, |_| {}, SessionsApi::answer_gate).await;
     Ok(sent.map_or_else(|failure| JobOutcome::Refused { gate, failure }, |_| JobOutcome::Done))
 }
 
@@ -186,19 +206,22 @@ async fn values_of(client: &EdgeClient) -> Result<CompletionValues, CommandFailu
 }
 
 pub(super) async fn show_cost(client: EdgeClient, session_id: String) -> Result<JobOutcome, CommandFailure> {
-    let info = client.call(SessionRequest { session_id }, SessionsApi::get).await?;
+    let info = client.call(GetSessionRequest { session_id }, SessionsApi::get_session).await?;
     Ok(JobOutcome::Text(format_cost(&info)))
 }
 
 /// Formats what a session used with the work that it delegated, and its own part where that is another figure.
-fn format_cost(info: &SessionInfo) -> String {
-    let (input, output) = (format::plural(info.input_tokens, "token"), format::count(info.output_tokens));
-    let (cost, turns) = (info.cost_usd, format::plural(info.turn.into(), "turn"));
+fn format_cost(info: &SessionSummary) -> String {
+    let spent = info.spent.unwrap_or_default();
+    let usage = spent.usage.unwrap_or_default();
+    let (input, output) = (format::plural(usage.input, "token"), format::count(usage.output));
+    let (cost, turns) = (spent.cost_usd, format::plural(info.turn.into(), "turn"));
     let all = format!("  {input} in, {output} out · ${cost:.4} · {turns}");
     match &info.spent_own {
-        Some(own) if (own.input_tokens, own.output_tokens) == (info.input_tokens, info.output_tokens) => all,
+        Some(own) if own.usage == spent.usage => all,
         Some(own) => {
-            let (input, output) = (format::count(own.input_tokens), format::count(own.output_tokens));
+            let usage = own.usage.unwrap_or_default();
+            let (input, output) = (format::count(usage.input), format::count(usage.output));
             let cost = own.cost_usd;
             format!("{all} · delegated work included; without it {input} in, {output} out, ${cost:.4}")
         }
@@ -207,9 +230,9 @@ fn format_cost(info: &SessionInfo) -> String {
 }
 
 pub(super) async fn list_sessions(client: EdgeClient) -> Result<JobOutcome, CommandFailure> {
-    let request = ListRequest { limit: SESSIONS_SHOWN_MAX, ..ListRequest::default() };
-    let sessions = client.call(request, SessionsApi::list).await?.sessions;
-    let row = |session: SessionInfo| vec![session.session_id, session.phase, session.agent, session.title];
+    let request = ListSessionsRequest { limit: Some(SESSIONS_SHOWN_MAX), ..ListSessionsRequest::default() };
+    let sessions = client.call(request, SessionsApi::list_sessions).await?.sessions;
+    let row = |session: SessionSummary| vec![session.session_id, session.phase, session.agent, session.title];
     let columns = [
         TableColumn::name("SESSION"),
         TableColumn::name("PHASE").optional(1),
@@ -221,7 +244,7 @@ pub(super) async fn list_sessions(client: EdgeClient) -> Result<JobOutcome, Comm
 
 pub(super) async fn list_tools(client: EdgeClient) -> Result<JobOutcome, CommandFailure> {
     let tools = fetch_tools(&client).await?;
-    let row = |tool: ToolInfo| vec![tool.name, first_line(&tool.description).to_owned()];
+    let row = |tool: ToolSpec| vec![tool.name.to_string(), first_line(&tool.description).to_owned()];
     let columns = [TableColumn::name("TOOL"), TableColumn::text("DESCRIPTION")];
     Ok(JobOutcome::Table(Table::new(&columns).with_rows(tools.into_iter().map(row))))
 }

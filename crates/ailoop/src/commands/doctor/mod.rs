@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use contract::fleet::WorkerService;
-use contract::tool::{ASK_USER, DELEGATE};
+use contract::tool::{ASK_USER, DELEGATE, ToolSpec};
 use fleet_connection::client::{EdgeClient, SessionsApi};
-use proto::{ListAgentsRequest, ListModelsRequest, ToolInfo};
+use proto::{ListAgentsRequest, ListModelsRequest};
 use serde_json::json;
 use terminal::columns::wrap_words;
 use terminal::failure::{CommandFailure, Exit};
@@ -221,7 +221,7 @@ async fn check_parts(client: &EdgeClient) -> Vec<Check> {
         counted("composer", "model", models, "see models.yaml"),
     ];
     checks.extend(check_tools(fetch_tools(client).await));
-    checks.push(match fetch_gates(client, String::new()).await.map(|gates| gates.len() as u64) {
+    checks.push(match fetch_gates(client, None).await.map(|gates| gates.len() as u64) {
         Ok(0) => Check::ok("people", "nothing waits for a person"),
         Ok(count) => Check::ok("people", format!("{} for a person: `ailoop approvals`", plural_wait(count))),
         Err(failure) => Check::fail("people", failure.message(), "see the log of the edge"),
@@ -230,12 +230,12 @@ async fn check_parts(client: &EdgeClient) -> Vec<Check> {
 }
 
 /// There are tools, and each MCP server that is served has some. The process of one that is not served warns of it.
-fn check_tools(found: Result<Vec<ToolInfo>, CommandFailure>) -> Vec<Check> {
+fn check_tools(found: Result<Vec<ToolSpec>, CommandFailure>) -> Vec<Check> {
     const GROUP: &str = "tools";
-    let of_the_loop = |tool: &ToolInfo| [ASK_USER, DELEGATE].contains(&tool.name.as_str());
+    let of_the_loop = |tool: &ToolSpec| [ASK_USER, DELEGATE].contains(&tool.name.as_str());
     let mut servers = BTreeMap::<String, u64>::new();
     for tool in found.iter().flatten() {
-        if let Some((server, _)) = tool.name.strip_prefix("mcp__").and_then(|name| name.split_once("__")) {
+        if let Some((server, _)) = tool.name.as_str().strip_prefix("mcp__").and_then(|name| name.split_once("__")) {
             *servers.entry(server.to_owned()).or_default() += 1;
         }
     }
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn each_served_mcp_server_has_a_line() {
         let names = ["ask_user", "read_file", "mcp__files__list", "mcp__files__read", "mcp__web__get"];
-        let tools = names.map(|name| ToolInfo { name: name.to_owned(), ..ToolInfo::default() });
+        let tools = names.map(|name| serde_json::from_value(json!({"name": name, "parameters": {}})).unwrap());
         let found: Vec<_> =
             check_tools(Ok(tools.into())).into_iter().map(|check| (check.outcome, check.found)).collect();
         let lines = ["4 tools", "MCP server files: 2 tools", "MCP server web: 1 tool"];

@@ -1,6 +1,6 @@
 //! Texts of models, tools and other users that try to control the terminal, or to fill it.
 
-use proto::{ListAgentsReply, ListModelsReply, ListToolsReply, SessionInfo};
+use proto::{Agent, AgentList, FleetTool, FleetToolList, Model, ModelList, SessionSummary};
 use serde_json::json;
 
 use crate::command::scripted_edge::{Script, ScriptedEdge, SessionScript};
@@ -156,8 +156,8 @@ fn edge(session: SessionScript) -> ScriptedEdge {
     ScriptedEdge::start(Script {
         notifications: session.notifications(),
         children: vec![(vec!["c1-1-5".to_owned()], child.notifications())],
-        status: status.to_string(),
-        sessions: vec![SessionInfo {
+        status,
+        sessions: vec![SessionSummary {
             session_id: "some-session".to_owned(),
             tenant: "default".to_owned(),
             phase: hostile(),
@@ -165,12 +165,21 @@ fn edge(session: SessionScript) -> ScriptedEdge {
             model: hostile(),
             title: hostile(),
             updated: hostile(),
-            ..SessionInfo::default()
+            ..SessionSummary::default()
         }],
-        tools: ListToolsReply {
-            tools: vec![proto::ToolInfo { name: hostile(), description: hostile(), ..Default::default() }],
+        // A name of a tool that is none is refused.
+        tools: FleetToolList {
+            tools: vec![FleetTool {
+                name: "hostile".to_owned(),
+                description: hostile(),
+                parameters_json: json!({"description": HOSTILE}).to_string(),
+                effect: "pure".to_owned(),
+                approval: "never".to_owned(),
+                version: hostile(),
+                ..FleetTool::default()
+            }],
         },
-        agents: ListAgentsReply { agents: vec![proto::AgentInfo { id: hostile(), ..Default::default() }] },
-        models: ListModelsReply { models: vec![proto::ModelInfo { id: hostile(), ..Default::default() }] },
+        agents: AgentList { agents: vec![Agent { id: hostile(), ..Agent::default() }] },
+        models: ModelList { models: vec![Model { id: hostile(), ..Model::default() }] },
     })
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use proto::{ListAgentsReply, ListModelsReply, ListToolsReply, Notification};
+use proto::{Agent, AgentList, FleetTool, FleetToolList, Model, ModelList, Notification};
 use serde_json::{Value, json};
 
 use crate::command::scripted_edge::{Script, ScriptedEdge, SessionScript};
@@ -58,10 +58,18 @@ fn edge_with_children(notifications: SessionScript, children: Vec<(Vec<String>, 
     ScriptedEdge::start(Script {
         notifications: notifications.notifications(),
         children,
-        status: fleet_status().to_string(),
-        agents: ListAgentsReply { agents: vec![proto::AgentInfo { id: "e".to_owned(), ..Default::default() }] },
-        models: ListModelsReply { models: vec![proto::ModelInfo { id: "qwen3:8b".to_owned(), ..Default::default() }] },
-        tools: ListToolsReply { tools: vec![proto::ToolInfo { name: "read_file".to_owned(), ..Default::default() }] },
+        status: fleet_status(),
+        agents: AgentList { agents: vec![Agent { id: "e".to_owned(), ..Agent::default() }] },
+        models: ModelList { models: vec![Model { id: "qwen3:8b".to_owned(), ..Model::default() }] },
+        tools: FleetToolList {
+            tools: vec![FleetTool {
+                name: "read_file".to_owned(),
+                parameters_json: "{}".to_owned(),
+                effect: "pure".to_owned(),
+                approval: "never".to_owned(),
+                ..FleetTool::default()
+            }],
+        },
         ..Script::default()
     })
 }

@@ -10,10 +10,12 @@ use std::task::{Context, Poll};
 use contract::{CallId, SessionId, TenantId};
 use futures::Stream;
 use futures::future::BoxFuture;
+use proto::json::from_value;
 use proto::{
-    AnswerRequest, CommandReply, ControlRequest, ListAgentsReply, ListAgentsRequest, ListGatesReply, ListGatesRequest,
-    ListModelsReply, ListModelsRequest, ListReply, ListRequest, ListToolsReply, ListToolsRequest, Notification,
-    SendRequest, SessionInfo, SessionRequest, StartRequest, StatusReply, StatusRequest, WatchRequest,
+    AgentList, AnswerGateRequest, CommandReply, FleetStatus, FleetToolList, GateList, GetSessionRequest,
+    GetStatusRequest, ListAgentsRequest, ListGatesRequest, ListModelsRequest, ListSessionsRequest, ListToolsRequest,
+    ModelList, Notification, PauseSessionRequest, SendMessageRequest, SessionPage, SessionSummary, StartSessionRequest,
+    WatchSessionRequest,
 };
 use serde_json::{Value, json};
 use tonic::body::Body;
@@ -30,12 +32,12 @@ pub(crate) struct Script {
     pub(crate) notifications: Vec<Notification>,
     /// The child sessions, by the calls that lead to them from the session.
     pub(crate) children: Vec<(Vec<String>, Vec<Notification>)>,
-    /// The answer to `Status`, as JSON.
-    pub(crate) status: String,
-    pub(crate) sessions: Vec<SessionInfo>,
-    pub(crate) tools: ListToolsReply,
-    pub(crate) agents: ListAgentsReply,
-    pub(crate) models: ListModelsReply,
+    /// The answer to `GetStatus`, as JSON.
+    pub(crate) status: Value,
+    pub(crate) sessions: Vec<SessionSummary>,
+    pub(crate) tools: FleetToolList,
+    pub(crate) agents: AgentList,
+    pub(crate) models: ModelList,
 }
 
 /// A running edge, which ends with its value.
@@ -116,7 +118,7 @@ struct SessionsService {
 }
 
 impl NamedService for SessionsService {
-    const NAME: &'static str = "ailoop.v1.Sessions";
+    const NAME: &'static str = proto::json::SERVICE;
 }
 
 impl Service<http::Request<Body>> for SessionsService {
@@ -140,60 +142,72 @@ async fn answer(shared: Arc<Shared>, request: http::Request<Body>) -> http::Resp
     let command = |session_id: String, seq: u64| CommandReply { session_id, done: true, seq, ..Default::default() };
     let note = |text: String| shared.calls.lock().unwrap().push(text);
     match method.as_str() {
-        "Start" => {
-            unary(request, |start: StartRequest| {
-                note(format!("Start {}", start.prompt));
-                shared.started.lock().unwrap().clone_from(&start.session_id);
-                Ok(command(start.session_id, 1))
+        "StartSession" => {
+            unary(request, |start: StartSessionRequest| {
+                note(format!("Start {}", text_of(start.prompt)));
+                let session_id = start.session_id.unwrap_or_default();
+                shared.started.lock().unwrap().clone_from(&session_id);
+                Ok(command(session_id, 1))
             })
             .await
         }
-        "Send" => {
-            unary(request, |send: SendRequest| {
-                note(format!("Send {} {}", send.mode, send.text));
+        "SendMessage" => {
+            unary(request, |send: SendMessageRequest| {
+                note(format!("Send {} {}", send.mode.unwrap_or_default(), text_of(send.content)));
                 Ok(command(send.session_id, 1))
             })
             .await
         }
-        "Answer" => {
-            unary(request, |answer: AnswerRequest| {
+        "AnswerGate" => {
+            unary(request, |answer: AnswerGateRequest| {
                 note(format!("Answer {} {}", answer.gate, answer.decision));
                 Ok(command(answer.session_id, 1))
             })
             .await
         }
-        "Pause" | "Resume" | "Stop" | "CancelTurn" | "Clear" => {
-            unary(request, |control: ControlRequest| {
-                note(method.clone());
+        // Their requests have the same fields.
+        "PauseSession" | "ResumeSession" | "StopSession" | "CancelTurn" | "ClearSession" => {
+            unary(request, |control: PauseSessionRequest| {
+                note(method.trim_end_matches("Session").to_owned());
                 Ok(command(control.session_id, 1))
             })
             .await
         }
-        "Watch" => {
-            let mut grpc = Grpc::new(ProstCodec::<Notification, WatchRequest>::default());
+        "WatchSession" => {
+            let mut grpc = Grpc::new(ProstCodec::<Notification, WatchSessionRequest>::default());
             grpc.server_streaming(WatchService { shared: shared.clone() }, request).await
         }
-        "Get" => {
-            unary(request, |get: SessionRequest| {
+        "GetSession" => {
+            unary(request, |get: GetSessionRequest| {
                 let known = script.sessions.iter().find(|session| session.session_id == get.session_id);
                 let is_started = !script.children.is_empty() && get.session_id == *shared.started.lock().unwrap();
                 let (session_id, tenant) = (get.session_id, TenantId::default().to_string());
-                let started = is_started.then(|| SessionInfo { session_id, tenant, ..SessionInfo::default() });
+                let started = is_started.then(|| SessionSummary { session_id, tenant, ..SessionSummary::default() });
                 known.cloned().or(started).ok_or_else(|| Status::not_found("there is no such session"))
             })
             .await
         }
-        "List" => {
-            unary(request, |_: ListRequest| Ok(ListReply { sessions: script.sessions.clone(), ..Default::default() }))
-                .await
+        "ListSessions" => {
+            let page = SessionPage { sessions: script.sessions.clone(), ..SessionPage::default() };
+            unary(request, |_: ListSessionsRequest| Ok(page)).await
         }
-        "Status" => unary(request, |_: StatusRequest| Ok(StatusReply { json: script.status.clone() })).await,
-        "ListGates" => unary(request, |_: ListGatesRequest| Ok(ListGatesReply::default())).await,
+        "GetStatus" => {
+            let status = from_value::<FleetStatus>(script.status.clone()).unwrap();
+            unary(request, |_: GetStatusRequest| Ok(status)).await
+        }
+        "ListGates" => unary(request, |_: ListGatesRequest| Ok(GateList::default())).await,
         "ListTools" => unary(request, |_: ListToolsRequest| Ok(script.tools.clone())).await,
         "ListAgents" => unary(request, |_: ListAgentsRequest| Ok(script.agents.clone())).await,
         "ListModels" => unary(request, |_: ListModelsRequest| Ok(script.models.clone())).await,
-        _ => unary(request, |_: SessionRequest| Err::<SessionInfo, _>(Status::unimplemented("not scripted"))).await,
+        _ => {
+            let unknown = |_: GetSessionRequest| Err::<SessionSummary, _>(Status::unimplemented("not scripted"));
+            unary(request, unknown).await
+        }
     }
+}
+
+fn text_of(content: Option<proto::Content>) -> String {
+    content.and_then(|content| content.as_text).unwrap_or_default()
 }
 
 async fn unary<Q, R>(request: http::Request<Body>, handler: impl FnOnce(Q) -> Result<R, Status>) -> http::Response<Body>
@@ -223,13 +237,14 @@ struct WatchService {
     shared: Arc<Shared>,
 }
 
-impl ServerStreamingService<WatchRequest> for WatchService {
+impl ServerStreamingService<WatchSessionRequest> for WatchService {
     type Response = Notification;
     type ResponseStream = Pin<Box<dyn Stream<Item = Result<Notification, Status>> + Send>>;
     type Future = Ready<Result<Response<Self::ResponseStream>, Status>>;
 
-    fn call(&mut self, request: Request<WatchRequest>) -> Self::Future {
-        let WatchRequest { session_id, from_seq, .. } = request.into_inner();
+    fn call(&mut self, request: Request<WatchSessionRequest>) -> Self::Future {
+        let WatchSessionRequest { session_id, from_seq, .. } = request.into_inner();
+        let from_seq = from_seq.unwrap_or_default();
         let Some(notifications) = self.shared.notifications(&session_id) else {
             let mut unknown = Status::not_found("there is no such session");
             unknown.metadata_mut().insert(proto::ERROR_CODE, "unknown_session".parse().unwrap());
