@@ -499,13 +499,7 @@ impl Bus {
             }
         }
         if is_in_log {
-            for slot in first..=last {
-                if let Entry::Vacant(entry) = found.entry(slot)
-                    && let Some(stored) = self.slot_message(key, slot, Read::Leader).await?
-                {
-                    entry.insert(stored.payload);
-                }
-            }
+            self.add_missing(&mut found, key, first..=last).await?;
         }
         for read in [Read::Any, Read::Leader] {
             if !whole(&found) {
@@ -514,11 +508,7 @@ impl Bus {
         }
         found.retain(|slot, _| *slot >= first);
         if let (Some(before), Some(message)) = (stands_before, found.get(&first)) {
-            let meta = parse::<CommitHead>(message)?.meta;
-            if meta.first_slot() != first {
-                let before = parse::<CommitHead>(&before)?.meta.commit;
-                self.check_history(key, first, &meta.prev, &before).await?;
-            }
+            self.check_follows(key, first, message, &before).await?;
         }
         let is_gone = !is_in_log && !found.contains_key(&last);
         if is_gone || found.range(..=last).next().is_none() {
@@ -536,6 +526,39 @@ impl Bus {
         Ok(Some(
             found.into_iter().zip(begin..).take_while(|((slot, _), n)| slot == n).map(|(entry, _)| entry).collect(),
         ))
+    }
+
+    /// Adds the slots that are missing, as the leader has them.
+    async fn add_missing(
+        &self,
+        found: &mut BTreeMap<u64, Bytes>,
+        key: &SessionKey,
+        slots: RangeInclusive<u64>,
+    ) -> Result<(), BusError> {
+        for slot in slots {
+            if let Entry::Vacant(entry) = found.entry(slot)
+                && let Some(stored) = self.slot_message(key, slot, Read::Leader).await?
+            {
+                entry.insert(stored.payload);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the commit of a slot names that of the slot before it, unless the log begins with it.
+    async fn check_follows(
+        &self,
+        key: &SessionKey,
+        slot: u64,
+        message: &Bytes,
+        before: &Bytes,
+    ) -> Result<(), BusError> {
+        let meta = parse::<CommitHead>(message)?.meta;
+        if meta.first_slot() == slot {
+            return Ok(());
+        }
+        let before = parse::<CommitHead>(before)?.meta.commit;
+        self.check_history(key, slot, &meta.prev, &before).await
     }
 
     async fn add_archived(

@@ -4,11 +4,13 @@ use contract::commit::VERSION;
 use contract::ids::CallAttempt;
 use contract::limits::JUDGE_OUTPUT_TOKENS;
 use contract::model::{ItemMeta, ModelItem, SignalForm, Streaming};
+use contract::settings::ModelSettings;
 use contract::tool::ToolItem;
 use contract::{AiConfig, Json, Timestamp};
+use serde_json::{Map, Value};
 
 use crate::judge;
-use crate::state::{Activity, CallStage, RunsAt, State};
+use crate::state::{Activity, CallStage, RunsAt, Setup, State};
 use crate::transcript::Transcript;
 
 /// Purpose of a model call.
@@ -39,28 +41,12 @@ pub(crate) fn model(state: &State, transcript: &Transcript, call: &CallAttempt) 
     if open.id() != *call {
         return None;
     }
-    let mut tools: Vec<Json> = Vec::new();
-    let mut response_format = None;
     let is_step = matches!(purpose, Purpose::Step);
-    if is_step && state.offers_tools() {
-        tools = state.tool_definitions();
-        match state.signal_form() {
-            SignalForm::Envelope => response_format = Some(reply::response_format()),
-            SignalForm::Call => tools.push(reply::definition()),
-            SignalForm::Text | SignalForm::Off => {}
-        }
-    }
-    // The session's parameters are those of its model; one that takes its place brings its own.
-    let (parameters, tool_choice, streaming) = match &model.requests {
-        Some(own) => {
-            let streaming = setup.own_ai_config().streaming.over(&own.streaming.over(&setup.streaming));
-            (&own.parameters, &own.tool_choice, streaming)
-        }
-        None => (&setup.parameters, &setup.tool_choice, setup.streaming.clone()),
-    };
+    let (tools, mut response_format) = if is_step { tools_on_offer(state) } else { (Vec::new(), None) };
+    let (parameters, tool_choice, streaming) = requests(setup, model);
     let mut parameters = match purpose {
         Purpose::Step | Purpose::Summary { .. } => parameters.clone(),
-        Purpose::Judge { .. } => serde_json::Map::from_iter([("max_tokens".to_owned(), JUDGE_OUTPUT_TOKENS.into())]),
+        Purpose::Judge { .. } => Map::from_iter([("max_tokens".to_owned(), JUDGE_OUTPUT_TOKENS.into())]),
     };
     if let Some(choice) = AiConfig::tool_choice_in(tool_choice, turn.step)
         && !tools.is_empty()
@@ -104,6 +90,32 @@ pub(crate) fn model(state: &State, transcript: &Transcript, call: &CallAttempt) 
         signal: if matches!(purpose, Purpose::Judge { .. }) { SignalForm::Off } else { state.signal_form() },
         opened_by: turn.opened_by.clone(),
     })
+}
+
+/// Returns the parameters, the choice of tools and the streaming of requests to a model. The session's are those of its
+/// own model; one that takes its place brings its own.
+fn requests<'a>(setup: &'a Setup, model: &'a ModelSettings) -> (&'a Map<String, Value>, &'a [Value], Streaming) {
+    match &model.requests {
+        Some(own) => {
+            let streaming = setup.own_ai_config().streaming.over(&own.streaming.over(&setup.streaming));
+            (&own.parameters, &own.tool_choice, streaming)
+        }
+        None => (&setup.parameters, &setup.tool_choice, setup.streaming.clone()),
+    }
+}
+
+/// Returns the tools that a step offers, and the format of its reply.
+fn tools_on_offer(state: &State) -> (Vec<Json>, Option<Json>) {
+    if !state.offers_tools() {
+        return (Vec::new(), None);
+    }
+    let mut tools = state.tool_definitions();
+    match state.signal_form() {
+        SignalForm::Envelope => return (tools, Some(reply::response_format())),
+        SignalForm::Call => tools.push(reply::definition()),
+        SignalForm::Text | SignalForm::Off => {}
+    }
+    (tools, None)
 }
 
 pub(crate) fn tool(session: &State, call: &CallAttempt) -> Option<ToolItem> {

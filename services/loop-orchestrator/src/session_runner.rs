@@ -151,21 +151,9 @@ impl SessionRunner {
             let loaded = self.load_through_cache(key, cached, at_least).await?;
             *is_repair_due |= loaded.is_repair_due;
             let Loaded { session, generation, .. } = loaded;
-            let mut references = BTreeSet::new();
-            let new: Vec<&DeliveredInput> = inputs
-                .iter()
-                .filter(|input| !is_already_applied(&session, input) && references.insert(&input.reference))
-                .collect();
+            let new = not_applied(&session, inputs);
             if new.is_empty() {
-                // The outstanding effects follow from the state. An older state would set an older timer.
-                let head = self.bus.head(key, Read::Leader).await?;
-                let (end, commit) = head.map_or((0, String::new()), |head| (head.slot + 1, head.meta.commit));
-                if end > session.next_slot() {
-                    at_least = Some(end - 1);
-                    continue;
-                }
-                if commit != session.commit_id() {
-                    // The log has another history, in which these inputs may not be handled.
+                if !self.is_newest(key, &session, &mut at_least).await? {
                     continue;
                 }
                 let performed = self.perform_outstanding(key, &session, inputs, Publication::Again);
@@ -181,12 +169,7 @@ impl SessionRunner {
             }
             // The trace follows from the state: the input may have another trace or none.
             let position = new.first().and_then(|first| turn_trace::input_position(&session, first));
-            let mut resolved = Vec::with_capacity(new.len());
-            for input in &new {
-                let resolving = input.resolve(&self.bus, &self.start_reads, &session, idle_times);
-                // Boxed, as below: the future of an input would be too large for a stack otherwise.
-                resolved.push(scope(position, Box::pin(resolving)).await?);
-            }
+            let resolved = scope(position, self.resolve(&new, &session, idle_times)).await?;
             let decided = self.decide(&session, &resolved);
             let is_poison = decided.is_none();
             if is_poison && resolved.len() > 1 {
@@ -195,8 +178,7 @@ impl SessionRunner {
             }
             let decision = decided.unwrap_or_else(|| self.poison_decision(&session, &resolved));
             *is_repair_due |= is_timer_lost(session.timer(), self.clock.now());
-            let ended = EndedTurn::find(&session, &decision.events);
-            let began = session.turn_began();
+            let (ended, began) = (EndedTurn::find(&session, &decision.events), session.turn_began());
             let prepared = prepare(session, &decision, self.part_bytes)?;
             let committed = match scope(position, self.commit(key, &prepared)).await {
                 // The session goes on with the log that it has: its timer must not be lost.
@@ -210,27 +192,78 @@ impl SessionRunner {
             match committed {
                 Committed::Ours => {
                     count_turn(ended.as_ref(), began, &decision);
-                    let Prepared { slot, meta, texts, after, .. } = prepared;
-                    let events = envelopes(&meta, &decision.events, &texts, key, slot);
-                    let performed = self.perform(key, &after, (slot, events), &decision, inputs, *is_repair_due);
-                    let result = scope(after.turn_trace(), Box::pin(performed)).await;
+                    let slot = prepared.slot;
+                    let performed = self.perform_commit(key, &prepared, &decision, inputs, *is_repair_due);
+                    let result = Box::pin(performed).await;
                     // An ended session gets few inputs, so its state is not cached.
                     *is_repair_due = result.is_err();
-                    let loaded = Loaded { session: after, generation, is_repair_due: *is_repair_due };
+                    let loaded = Loaded { session: prepared.after, generation, is_repair_due: *is_repair_due };
                     *cached = (loaded.session.phase() != Phase::Ended).then_some(loaded);
                     result?;
-                    let mut handled = Handled::default();
-                    if let Some(ended) = ended {
-                        handled.sent_spans = turn_trace::send_turn(&self.bus, &ended, key, slot).await?;
-                    }
+                    let handled = self.send_spans(key, slot, ended.as_ref()).await?;
                     return if is_poison { Err(HandleError::Poison) } else { Ok(handled) };
                 }
-                Committed::Theirs => {
-                    tracing::debug!(session = %key, slot = prepared.slot, round, "another replica won the slot");
-                }
+                Committed::Theirs => tracing::debug!(session = %key, round, "another replica won the slot"),
             }
         }
         Err(HandleError::Busy)
+    }
+
+    /// Whether a state is that of the leader, so that its outstanding effects may be performed: those of an older state
+    /// would set an older timer. Otherwise `at_least` has the last slot of the leader, or the log has another history,
+    /// in which the inputs may not be handled.
+    async fn is_newest(
+        &self,
+        key: &SessionKey,
+        session: &Session,
+        at_least: &mut Option<u64>,
+    ) -> Result<bool, HandleError> {
+        let head = self.bus.head(key, Read::Leader).await?;
+        let (end, commit) = head.map_or((0, String::new()), |head| (head.slot + 1, head.meta.commit));
+        if end > session.next_slot() {
+            *at_least = Some(end - 1);
+            return Ok(false);
+        }
+        Ok(commit == session.commit_id())
+    }
+
+    /// Loads what the decision about inputs needs: prompts, tools and bodies.
+    async fn resolve(
+        &self,
+        inputs: &[&DeliveredInput],
+        session: &Session,
+        idle_times: IdleTimes,
+    ) -> Result<Vec<Input>, HandleError> {
+        let mut resolved = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            let resolving = input.resolve(&self.bus, &self.start_reads, session, idle_times);
+            // Boxed: the future of an input would be too large for a stack otherwise.
+            resolved.push(Box::pin(resolving).await?);
+        }
+        Ok(resolved)
+    }
+
+    /// Performs the effects of a commit that is in the log.
+    async fn perform_commit(
+        &self,
+        key: &SessionKey,
+        prepared: &Prepared,
+        decision: &Decision,
+        inputs: &[DeliveredInput],
+        is_repair_due: bool,
+    ) -> Result<(), HandleError> {
+        let Prepared { slot, meta, texts, after, .. } = prepared;
+        let events = envelopes(meta, &decision.events, texts, key, *slot);
+        scope(after.turn_trace(), self.perform(key, after, (*slot, events), decision, inputs, is_repair_due)).await
+    }
+
+    /// Sends the spans of a turn that a commit ended, if it did.
+    async fn send_spans(&self, key: &SessionKey, slot: u64, ended: Option<&EndedTurn>) -> Result<Handled, HandleError> {
+        let mut handled = Handled::default();
+        if let Some(ended) = ended {
+            handled.sent_spans = turn_trace::send_turn(&self.bus, ended, key, slot).await?;
+        }
+        Ok(handled)
     }
 
     async fn commit(&self, key: &SessionKey, prepared: &Prepared) -> Result<Committed, BusError> {
@@ -488,6 +521,14 @@ fn count_turn(ended: Option<&EndedTurn>, began: Option<Timestamp>, decision: &De
 }
 
 /// Whether the log contains this input.
+/// Returns the inputs that are not in the log, each once.
+fn not_applied<'a>(session: &Session, inputs: &'a [DeliveredInput]) -> Vec<&'a DeliveredInput> {
+    let mut references = BTreeSet::new();
+    let is_new =
+        |input: &&'a DeliveredInput| !is_already_applied(session, input) && references.insert(&input.reference);
+    inputs.iter().filter(is_new).collect()
+}
+
 pub(crate) fn is_already_applied(session: &Session, input: &DeliveredInput) -> bool {
     let position = input.position;
     session.has_handled(&input.reference, position.map(|at| at.seq), position.map(|at| at.stored_at))

@@ -185,31 +185,10 @@ impl<'a> CallContext<'a> {
                     CallFailure::new(FailureKind::Unreachable, message)
                 }
                 Ok(Err(failure)) => failure,
-                Ok(Ok(mut permit)) => {
-                    let span = self.request_span(state);
-                    let chunks = state.publisher.message_count();
-                    let sent = Instant::now();
-                    let ended = self.send_request(state, &mut permit).instrument(span.clone()).await;
-                    let first_chunk = state.first_delta_at.map(|at| at.saturating_duration_since(sent).as_secs_f64());
-                    telemetry::span::replied(&span, first_chunk, state.publisher.message_count() - chunks);
-                    if let Err(failure) = &ended {
-                        telemetry::span::failed(&span, failure.kind.code().as_str());
-                    }
-                    drop(span);
-                    state.bound_usage(self.job);
-                    let used = state.reply.usage.map_or(tokens, Usage::total);
-                    self.limits.correct_rate(&route.provider, route.rates, tokens, used);
-                    match ended {
-                        Ok(()) => {
-                            permit.record_success();
-                            return CallEnd::Complete;
-                        }
-                        Err(failure) => {
-                            permit.record_failure(&failure);
-                            failure
-                        }
-                    }
-                }
+                Ok(Ok(permit)) => match self.try_route(state, permit, tokens).await {
+                    Ok(()) => return CallEnd::Complete,
+                    Err(failure) => failure,
+                },
             };
             if !state.reply.is_empty() {
                 return CallEnd::Failed(failure);
@@ -233,6 +212,34 @@ impl<'a> CallContext<'a> {
             number = next;
             sleep(after).await;
         }
+    }
+
+    /// Sends the request of one try under a span of its own, and notes how it ended. `tokens` were taken from the rate
+    /// limit for it.
+    async fn try_route(
+        &self,
+        state: &mut CallState<'a, '_>,
+        mut permit: Permit,
+        tokens: u64,
+    ) -> Result<(), CallFailure> {
+        let span = self.request_span(state);
+        let chunks = state.publisher.message_count();
+        let sent = Instant::now();
+        let ended = self.send_request(state, &mut permit).instrument(span.clone()).await;
+        let first_chunk = state.first_delta_at.map(|at| at.saturating_duration_since(sent).as_secs_f64());
+        telemetry::span::replied(&span, first_chunk, state.publisher.message_count() - chunks);
+        if let Err(failure) = &ended {
+            telemetry::span::failed(&span, failure.kind.code().as_str());
+        }
+        drop(span);
+        state.bound_usage(self.job);
+        let used = state.reply.usage.map_or(tokens, Usage::total);
+        self.limits.correct_rate(&state.route.provider, state.route.rates, tokens, used);
+        match &ended {
+            Ok(()) => permit.record_success(),
+            Err(failure) => permit.record_failure(failure),
+        }
+        ended
     }
 
     /// Reserves the maximum cost of one try in all budgets. The try before must be settled.

@@ -249,15 +249,7 @@ impl<H: CallHandler> Calls<H> {
             Self::close_earlier(&open, delivery);
         }
         // The call counts as held until its result is stored: even without a stored result it may have had its effect.
-        let running = HeldCall {
-            call: call.clone(),
-            opened_by: H::opened_by(&open.item).to_owned(),
-            delivery: open.delivered,
-            hold: hold.clone(),
-            note: open.note.clone(),
-            since: Instant::now(),
-        };
-        let _held = self.bus.hold_call(&key, running);
+        let _held = self.bus.hold_call(&key, Self::held_call(&open, hold));
         let trace = open.trace;
         let replica = header(&delivery.headers, REPLICA).and_then(|replica| CommandId::new(replica).ok());
         let settled = async {
@@ -270,6 +262,17 @@ impl<H: CallHandler> Calls<H> {
             })
         };
         telemetry::trace::scope(trace, settled).await
+    }
+
+    fn held_call(open: &OpenCall<H::Item>, hold: &Hold) -> HeldCall {
+        HeldCall {
+            call: open.call.clone(),
+            opened_by: H::opened_by(&open.item).to_owned(),
+            delivery: open.delivered,
+            hold: hold.clone(),
+            note: open.note.clone(),
+            since: Instant::now(),
+        }
     }
 
     /// Sends a span for the deliveries before this one: a worker that died could not send the span of its own.

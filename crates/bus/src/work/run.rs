@@ -11,7 +11,7 @@ use contract::subject;
 use futures::future::{BoxFuture, OptionFuture};
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -75,8 +75,7 @@ pub(super) async fn run(
         if stopped && pulled.is_none() && intake.running.is_empty() {
             break;
         }
-        let waits_until = intake.waiting.ends_at();
-        let ack_due = intake.last_ack.ends_at();
+        let (waits_until, ack_due) = (intake.waiting.ends_at(), intake.last_ack.ends_at());
         tokio::select! {
             // In order, so that a simulation repeats.
             biased;
@@ -84,12 +83,7 @@ pub(super) async fn run(
                 is_aborted = true;
                 intake.abort(pull_ends).await;
             }
-            Some(ended) = intake.running.join_next() => match ended {
-                Ok((id, number)) => intake.release(id, number),
-                // It was forgotten with its connection.
-                Err(error) if error.is_cancelled() => {}
-                Err(error) => tracing::error!(queue = queue.durable(), %error, "the task of an item ended without it"),
-            },
+            Some(ended) = intake.running.join_next() => intake.note_end(ended),
             Some(()) = OptionFuture::from(progress.as_mut()) => progress = None,
             _ = tick.tick(), if progress.is_none() => {
                 bus.note_load(queue, intake.running.len(), concurrency);
@@ -104,34 +98,29 @@ pub(super) async fn run(
             }
             Some(next) = OptionFuture::from(pulled.as_mut().map(StreamExt::next)) => match next {
                 None => pulled = None,
-                Some(Ok(delivery)) if stopped => intake.give_back(&delivery, pull_ends).await,
                 Some(Ok(delivery)) => {
                     failures = 0;
-                    intake.take_in(delivery).await;
+                    intake.take(delivery, stopped.then_some(pull_ends)).await;
                 }
                 Some(Err(error)) => {
                     failures += 1;
-                    // While the server is away, a pull fails twice in a second.
-                    if failures.is_power_of_two() {
-                        tracing::warn!(queue = queue.durable(), %error, failures, "pull failed");
-                    }
+                    report_pull(queue, &error, failures);
                     pulled = None;
                 }
             },
             // After what is stored: its sender stores it where nobody answers in time.
-            Some(delivery) = requests.next() => if stopped {
-                intake.give_back(&delivery, pull_ends).await;
-            } else {
-                intake.take_in(delivery).await;
-            },
+            Some(delivery) = requests.next() => intake.take(delivery, stopped.then_some(pull_ends)).await,
             () = stop.cancelled(), if !stopped => {}
         }
     }
     drop(requests);
-    intake.send_last_ack().await;
-    // A round trip: closing the connection next cannot lose the last acks.
-    if let Err(error) = bus.ping().await {
-        tracing::debug!(queue = queue.durable(), %error, "drained without the server's confirmation");
+    intake.finish().await;
+}
+
+/// Logs a pull that failed. While the server is away, a pull fails twice in a second, so not all are logged.
+fn report_pull(queue: Queue, error: &BusError, failures: u32) {
+    if failures.is_power_of_two() {
+        tracing::warn!(queue = queue.durable(), %error, failures, "pull failed");
     }
 }
 
@@ -199,6 +188,14 @@ impl Intake {
         }
     }
 
+    /// Takes an item in. Once the worker stops, it is handed back; then `last_pull` is the end of the last pull.
+    async fn take(&mut self, delivery: Delivery, last_pull: Option<Instant>) {
+        match last_pull {
+            Some(ends) => self.give_back(&delivery, ends).await,
+            None => self.take_in(delivery).await,
+        }
+    }
+
     /// Starts an item, lets it wait for a permit, or hands it back to come again later.
     async fn take_in(&mut self, delivery: Delivery) {
         self.forget_earlier_connection();
@@ -239,6 +236,16 @@ impl Intake {
         self.held.begin(id, Run { number, share, task });
     }
 
+    /// Releases the item of a task that ended.
+    fn note_end(&mut self, ended: Result<(ItemId, u64), JoinError>) {
+        match ended {
+            Ok((id, number)) => self.release(id, number),
+            // It was forgotten with its connection.
+            Err(error) if error.is_cancelled() => {}
+            Err(error) => tracing::error!(queue = self.queue.durable(), %error, "the task of an item ended without it"),
+        }
+    }
+
     /// Gives back the permit of an item whose run ended, and starts waiting items while one may have a permit: first
     /// the one whose share holds the fewest.
     fn release(&mut self, id: ItemId, number: u64) {
@@ -267,6 +274,15 @@ impl Intake {
             self.backlog.pause(share, &delivery)
         };
         hand_back(&self.bus, &delivery, pause).await;
+    }
+
+    /// Settles what was handled last, once nothing runs any more.
+    async fn finish(&self) {
+        self.send_last_ack().await;
+        // A round trip: closing the connection next cannot lose the last acks.
+        if let Err(error) = self.bus.ping().await {
+            tracing::debug!(queue = self.queue.durable(), %error, "drained without the server's confirmation");
+        }
     }
 
     /// Acknowledges the item that was settled last.

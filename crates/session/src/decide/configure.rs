@@ -1,6 +1,7 @@
 //! `configure`: settings of a session that runs.
 
 use contract::command::Configure;
+use contract::compose::Composed;
 use contract::event::{Configured, Event, Requests, SystemPrompt};
 use contract::model::{Streaming, StreamingOverride};
 use contract::settings::AgentSettings;
@@ -8,6 +9,7 @@ use contract::{AiConfig, ErrorCode};
 
 use super::builder::{DecisionBuilder, Rejection};
 use super::{child, session_settings};
+use crate::state::Setup;
 use crate::{ConfigureInput, check};
 
 impl DecisionBuilder<'_> {
@@ -37,22 +39,7 @@ impl DecisionBuilder<'_> {
         let own = ai_config.over(setup.own_ai_config());
         check::features(&features)?;
         check::ai_config(&own)?;
-        let requests = composed.map(|composed| {
-            // An older composer lays nothing over anything: what held goes on.
-            let kept = || {
-                let (parameters, tool_choice) = (setup.parameters.clone(), setup.tool_choice.clone());
-                let streaming = StreamingOverride::from(&setup.streaming);
-                ai_config.over(AiConfig { parameters, tool_choice, streaming, ..AiConfig::default() })
-            };
-            let AiConfig { parameters, tool_choice, streaming, .. } = composed.requests().unwrap_or_else(kept);
-            Requests {
-                parameters,
-                tool_choice,
-                ai_config: own.clone().without_streaming(),
-                streaming: Some(own.streaming.over(&streaming.over(&Streaming::default()))),
-                own_streaming: own.streaming,
-            }
-        });
+        let requests = composed.map(|composed| requests(&setup, composed, ai_config, &own));
         let agent = composed.map_or(&setup.agent, |composed| &composed.agent);
         // What the session may use was settled when it began, and is another agent's where one takes over.
         let (tools, approvals) = match to {
@@ -81,5 +68,23 @@ impl DecisionBuilder<'_> {
             self.resolve_tools();
         }
         Ok(())
+    }
+}
+
+/// Returns the requests to the model after the change; `own` is the session's own configuration of them.
+fn requests(setup: &Setup, composed: &Composed, change: &AiConfig, own: &AiConfig) -> Requests {
+    // An older composer lays nothing over anything: what held goes on.
+    let kept = || {
+        let (parameters, tool_choice) = (setup.parameters.clone(), setup.tool_choice.clone());
+        let streaming = StreamingOverride::from(&setup.streaming);
+        change.over(AiConfig { parameters, tool_choice, streaming, ..AiConfig::default() })
+    };
+    let AiConfig { parameters, tool_choice, streaming, .. } = composed.requests().unwrap_or_else(kept);
+    Requests {
+        parameters,
+        tool_choice,
+        ai_config: own.clone().without_streaming(),
+        streaming: Some(own.streaming.over(&streaming.over(&Streaming::default()))),
+        own_streaming: own.streaming,
     }
 }
