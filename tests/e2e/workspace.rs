@@ -77,7 +77,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("store-admin", &["bus", "contract", "loop-orchestrator", "service", "session", "terminal"]),
-    ("tool-trial", &["ailoop-proto", "bus", "contract", "terminal", "tool-schema"]),
+    ("tool-trial", &["bus", "contract", "terminal", "tool-schema"]),
     (
         "config-check",
         &[
