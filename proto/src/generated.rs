@@ -1576,6 +1576,9 @@ pub struct ListSessionsRequest {
     /// Only sessions whose title has this text, in upper or lower case, or whose id or short id begins with it.
     #[prost(string, optional, tag = "13")]
     pub text: ::core::option::Option<::prost::alloc::string::String>,
+    /// Only sessions that started before this time.
+    #[prost(string, optional, tag = "14")]
+    pub until: ::core::option::Option<::prost::alloc::string::String>,
 }
 impl ::prost::Name for ListSessionsRequest {
     const NAME: &'static str = "ListSessionsRequest";

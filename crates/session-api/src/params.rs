@@ -101,6 +101,8 @@ pub struct ListSessionsParams {
     pub model: Option<String>,
     /// Only sessions that started at or after this time.
     pub since: Option<Timestamp>,
+    /// Only sessions that started before this time.
+    pub until: Option<Timestamp>,
     /// Only sessions whose last turn ended for this reason.
     pub stop_reason: Option<StopReason>,
     /// Only sessions whose title has this text, in upper or lower case, or whose id or short id begins with it.
@@ -121,7 +123,7 @@ pub struct ListSessionsParams {
 impl ListSessionsParams {
     /// Whether a session is one of those that are asked for.
     pub fn selects(&self, summary: &SessionSummary) -> bool {
-        let Self { phase, agent, model, since, stop_reason, text, .. } = self;
+        let Self { phase, agent, model, since, until, stop_reason, text, .. } = self;
         let Self { is_waiting, is_failed, cost_usd_min, parent, .. } = self;
         let waits = || summary.phase != Phase::Ended && summary.waits_for_answer();
         let has_text = |text: &str| {
@@ -133,6 +135,7 @@ impl ListSessionsParams {
             && agent.as_ref().is_none_or(|agent| summary.agent == agent.as_str())
             && model.as_ref().is_none_or(|model| summary.model == *model)
             && since.is_none_or(|since| summary.started >= since)
+            && until.is_none_or(|until| summary.started < until)
             && stop_reason.is_none_or(|reason| summary.stop_reason == Some(reason))
             && (!is_waiting || waits())
             && (!is_failed || summary.stop_reason.is_some_and(StopReason::is_failure))

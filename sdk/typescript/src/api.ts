@@ -149,7 +149,7 @@ export class Api {
   }
 
   /** List sessions, newest first. */
-  sessionList(params: { agent?: string; cost_usd_min?: number; cursor?: string; has_total?: boolean; is_failed?: boolean; is_waiting?: boolean; limit?: number; model?: string; parent?: string; phase?: "idle" | "running" | "paused" | "ended"; since?: string; stop_reason?: "completed" | "max_iterations" | "timeout" | "token_limit" | "cost_limit" | "tool_call_limit" | "repetition" | "no_progress" | "stopped" | "error"; text?: string } = {}): Promise<SessionPage> {
+  sessionList(params: { agent?: string; cost_usd_min?: number; cursor?: string; has_total?: boolean; is_failed?: boolean; is_waiting?: boolean; limit?: number; model?: string; parent?: string; phase?: "idle" | "running" | "paused" | "ended"; since?: string; stop_reason?: "completed" | "max_iterations" | "timeout" | "token_limit" | "cost_limit" | "tool_call_limit" | "repetition" | "no_progress" | "stopped" | "error"; text?: string; until?: string } = {}): Promise<SessionPage> {
     return this.send({ method: "GET", path: "/v1/sessions", query: params });
   }
 

@@ -121,8 +121,8 @@ def _session_history(session_id: str) -> Request:
     return Request("GET", f"/v1/sessions/{quote(session_id, safe='')}/history")
 
 
-def _session_list(*, agent: str | None = None, cost_usd_min: float | None = None, cursor: str | None = None, has_total: bool | None = None, is_failed: bool | None = None, is_waiting: bool | None = None, limit: int | None = None, model: str | None = None, parent: str | None = None, phase: Literal["idle", "running", "paused", "ended"] | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None) -> Request:
-    return Request("GET", "/v1/sessions", query={"agent": agent, "cost_usd_min": cost_usd_min, "cursor": cursor, "has_total": has_total, "is_failed": is_failed, "is_waiting": is_waiting, "limit": limit, "model": model, "parent": parent, "phase": phase, "since": since, "stop_reason": stop_reason, "text": text})
+def _session_list(*, agent: str | None = None, cost_usd_min: float | None = None, cursor: str | None = None, has_total: bool | None = None, is_failed: bool | None = None, is_waiting: bool | None = None, limit: int | None = None, model: str | None = None, parent: str | None = None, phase: Literal["idle", "running", "paused", "ended"] | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, until: str | None = None) -> Request:
+    return Request("GET", "/v1/sessions", query={"agent": agent, "cost_usd_min": cost_usd_min, "cursor": cursor, "has_total": has_total, "is_failed": is_failed, "is_waiting": is_waiting, "limit": limit, "model": model, "parent": parent, "phase": phase, "since": since, "stop_reason": stop_reason, "text": text, "until": until})
 
 
 def _session_pause(session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> Request:
@@ -393,7 +393,7 @@ class AsyncApi(AsyncApiBase):
         result: History = await self._send(_session_history(session_id))
         return result
 
-    async def session_list(self, *, agent: str | None = None, cost_usd_min: float | None = None, cursor: str | None = None, has_total: bool | None = None, is_failed: bool | None = None, is_waiting: bool | None = None, limit: int | None = None, model: str | None = None, parent: str | None = None, phase: Literal["idle", "running", "paused", "ended"] | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None) -> SessionPage:
+    async def session_list(self, *, agent: str | None = None, cost_usd_min: float | None = None, cursor: str | None = None, has_total: bool | None = None, is_failed: bool | None = None, is_waiting: bool | None = None, limit: int | None = None, model: str | None = None, parent: str | None = None, phase: Literal["idle", "running", "paused", "ended"] | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, until: str | None = None) -> SessionPage:
         """List sessions, newest first.
 
         agent: Only sessions of this agent, by key.
@@ -409,8 +409,9 @@ class AsyncApi(AsyncApiBase):
         since: Only sessions that started at or after this time.
         stop_reason: Only sessions whose last turn ended for this reason.
         text: Only sessions whose title has this text, in upper or lower case, or whose id or short id begins with it.
+        until: Only sessions that started before this time.
         """
-        result: SessionPage = await self._send(_session_list(agent=agent, cost_usd_min=cost_usd_min, cursor=cursor, has_total=has_total, is_failed=is_failed, is_waiting=is_waiting, limit=limit, model=model, parent=parent, phase=phase, since=since, stop_reason=stop_reason, text=text))
+        result: SessionPage = await self._send(_session_list(agent=agent, cost_usd_min=cost_usd_min, cursor=cursor, has_total=has_total, is_failed=is_failed, is_waiting=is_waiting, limit=limit, model=model, parent=parent, phase=phase, since=since, stop_reason=stop_reason, text=text, until=until))
         return result
 
     async def session_pause(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:
@@ -743,7 +744,7 @@ class Api(ApiBase):
         result: History = self._send(_session_history(session_id))
         return result
 
-    def session_list(self, *, agent: str | None = None, cost_usd_min: float | None = None, cursor: str | None = None, has_total: bool | None = None, is_failed: bool | None = None, is_waiting: bool | None = None, limit: int | None = None, model: str | None = None, parent: str | None = None, phase: Literal["idle", "running", "paused", "ended"] | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None) -> SessionPage:
+    def session_list(self, *, agent: str | None = None, cost_usd_min: float | None = None, cursor: str | None = None, has_total: bool | None = None, is_failed: bool | None = None, is_waiting: bool | None = None, limit: int | None = None, model: str | None = None, parent: str | None = None, phase: Literal["idle", "running", "paused", "ended"] | None = None, since: str | None = None, stop_reason: Literal["completed", "max_iterations", "timeout", "token_limit", "cost_limit", "tool_call_limit", "repetition", "no_progress", "stopped", "error"] | None = None, text: str | None = None, until: str | None = None) -> SessionPage:
         """List sessions, newest first.
 
         agent: Only sessions of this agent, by key.
@@ -759,8 +760,9 @@ class Api(ApiBase):
         since: Only sessions that started at or after this time.
         stop_reason: Only sessions whose last turn ended for this reason.
         text: Only sessions whose title has this text, in upper or lower case, or whose id or short id begins with it.
+        until: Only sessions that started before this time.
         """
-        result: SessionPage = self._send(_session_list(agent=agent, cost_usd_min=cost_usd_min, cursor=cursor, has_total=has_total, is_failed=is_failed, is_waiting=is_waiting, limit=limit, model=model, parent=parent, phase=phase, since=since, stop_reason=stop_reason, text=text))
+        result: SessionPage = self._send(_session_list(agent=agent, cost_usd_min=cost_usd_min, cursor=cursor, has_total=has_total, is_failed=is_failed, is_waiting=is_waiting, limit=limit, model=model, parent=parent, phase=phase, since=since, stop_reason=stop_reason, text=text, until=until))
         return result
 
     def session_pause(self, session_id: str, *, command_id: str | None = None, reason: str | None = None, wait: bool | None = None) -> CommandReply:

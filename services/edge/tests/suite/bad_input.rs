@@ -77,6 +77,7 @@ pub(crate) fn list_methods() -> Vec<MethodCase> {
         ("agent", Id),
         ("model", Text),
         ("since", Word),
+        ("until", Word),
         ("stop_reason", Word),
         ("text", Text),
         ("is_waiting", Flag),

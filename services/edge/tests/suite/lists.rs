@@ -235,6 +235,8 @@ async fn session_list_picks_what_waits_costs_or_has_a_parent_and_counts_all_of_i
         (json!({"cost_usd_min": 0}), 4),
         (json!({"parent": "idle0"}), 0),
         (json!({"text": "idle"}), 3),
+        (json!({"until": "2000-01-01T00:00:00Z"}), 0),
+        (json!({"since": "2000-01-01T00:00:00Z", "until": "2999-01-01T00:00:00Z"}), 4),
     ] {
         let mut params = filter.clone();
         params["has_total"] = json!(true);
