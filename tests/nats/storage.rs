@@ -96,7 +96,8 @@ impl Write {
             }
             Item => bus.publish_tool_item(session, &item().map_err(malformed)?, Publication::First).await,
             Entry => transport.kv_put(Bucket::Sessions, &name, "{}".into(), None).await,
-            NewEntry if transport.kv_create(Bucket::Tools, &name, "{}".into(), None).await?.is_some() => Ok(()),
+            // Not in a bucket whose entries expire within the test.
+            NewEntry if transport.kv_create(Bucket::Limits, &name, "{}".into(), None).await?.is_some() => Ok(()),
             NewEntry => Err(BusError::Malformed("the entry already exists".to_owned())),
             ClaimCall => match bus.claim(session, &call().call, &[], "me").await? {
                 Claim::Mine => Ok(()),
@@ -124,7 +125,7 @@ impl Write {
                 transport.last(Stream::Tool, &at, Read::Leader).await?.is_some()
             }
             Entry => transport.kv_get(Bucket::Sessions, &name).await?.is_some(),
-            NewEntry => transport.kv_get(Bucket::Tools, &name).await?.is_some(),
+            NewEntry => transport.kv_get(Bucket::Limits, &name).await?.is_some(),
             ClaimCall => {
                 let name = format!("{}.{}.{}", session.tenant, session.session, call().call);
                 transport.kv_get(Bucket::Claims, &name).await?.is_some()
@@ -253,7 +254,7 @@ async fn full_stream_refuses_and_recovers() -> anyhow::Result<()> {
         Stream::Log.name().to_owned(),
         Stream::Tool.name().to_owned(),
         format!("KV_{}", Bucket::Sessions.name()),
-        format!("KV_{}", Bucket::Tools.name()),
+        format!("KV_{}", Bucket::Limits.name()),
         format!("KV_{}", Bucket::Claims.name()),
         format!("OBJ_{}", Objects::Work.name()),
         format!("OBJ_{}", Objects::Blobs.name()),
