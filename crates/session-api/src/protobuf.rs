@@ -17,10 +17,10 @@ use schemars::JsonSchema;
 use serde_json::{Map, Value};
 
 use crate::method::Method;
-use crate::schema::{raw_definitions, raw_generator};
+use crate::schema::{params_generator, raw_definitions, results_generator};
 
 /// Package of the service and of its messages.
-pub const PACKAGE: &str = "ailoop.v2";
+const PACKAGE: &str = "ailoop.v2";
 /// Columns of a line with a comment.
 const WIDTH: usize = 120;
 /// Name of the field with a list, in a message that stands for one.
@@ -58,7 +58,7 @@ struct Notification {
 
 /// Returns the text of the file. Fields keep the numbers that they have in the committed text.
 pub fn file(committed: &str) -> String {
-    let (mut params, mut results) = (raw_generator(false), raw_generator(true));
+    let (mut params, mut results) = (params_generator(), results_generator());
     let mut requests = Vec::new();
     for method in Method::ALL.iter().filter(|method| method.has_rpc()) {
         method.add_result(&mut results);
@@ -109,7 +109,7 @@ struct Messages<'a> {
     written: BTreeMap<String, Message>,
 }
 
-impl Messages<'_> {
+impl<'a> Messages<'a> {
     fn add_named(&mut self, name: &str) {
         let schema = &self.definitions[name];
         self.add(name, text_of(schema, "description"), schema);
@@ -180,9 +180,8 @@ impl Messages<'_> {
     }
 
     fn form(&mut self, name: &str, schema: &Value) -> Form {
-        if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
-            let name = target.rsplit('/').next().unwrap_or_default();
-            return self.form(name, &self.definitions[name]);
+        if let Some((name, schema)) = self.referred(schema) {
+            return self.form(name, schema);
         }
         if schema.get("enum").is_some() || schema.get("const").is_some() {
             return Form::Scalar("string");
@@ -215,17 +214,24 @@ impl Messages<'_> {
         }
     }
 
+    /// Returns the schema that another one refers to, with its name.
+    fn referred(&self, schema: &Value) -> Option<(&'a str, &'a Value)> {
+        let target = schema.get("$ref")?.as_str()?;
+        let (name, schema) = self.definitions.get_key_value(target.rsplit('/').next()?)?;
+        Some((name, schema))
+    }
+
     fn is_text(&self, schema: &Value) -> bool {
-        match schema.get("$ref").and_then(Value::as_str) {
-            Some(target) => self.is_text(&self.definitions[target.rsplit('/').next().unwrap_or_default()]),
+        match self.referred(schema) {
+            Some((_, schema)) => self.is_text(schema),
             None => text_of(schema, "type") == "string" || schema.get("const").is_some_and(Value::is_string),
         }
     }
 
     /// Lists the words that a text is one of.
     fn words(&self, schema: &Value) -> Option<String> {
-        if let Some(target) = schema.get("$ref").and_then(Value::as_str) {
-            return self.words(&self.definitions[target.rsplit('/').next()?]);
+        if let Some((_, schema)) = self.referred(schema) {
+            return self.words(schema);
         }
         if let Some(items) = schema.get("items") {
             return self.words(items);

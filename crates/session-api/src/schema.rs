@@ -30,13 +30,13 @@ pub(crate) fn results_generator() -> SchemaGenerator {
     settings.into_generator()
 }
 
-/// Returns a generator for the schemas of parameters or of results, with names, nulls and formats as in Rust.
-pub(crate) fn raw_generator(is_of_results: bool) -> SchemaGenerator {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
-    if is_of_results { settings.for_serialize() } else { settings }.into_generator()
+/// Returns a generator for schemas of what clients send, each of which has a name and a place of its own.
+pub(crate) fn params_generator() -> SchemaGenerator {
+    SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None).into_generator()
 }
 
-/// Returns the schemas that such a generator was asked for, by their names. A choice between objects is one object.
+/// Returns the schemas that a generator was asked for, by their names, with nulls and formats as in Rust. A choice
+/// between objects is one object.
 pub(crate) fn raw_definitions(mut generator: SchemaGenerator) -> Map<String, Value> {
     let mut definitions = generator.take_definitions(true);
     definitions
