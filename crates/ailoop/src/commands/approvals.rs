@@ -38,11 +38,11 @@ pub(super) async fn run(args: &ApprovalsArgs, terminal: &Terminal) -> Result<Exi
         None => return list_gates(args, terminal).await,
         Some(ApprovalsCommand::Show(gate)) => return show_gate(gate, terminal).await,
         Some(ApprovalsCommand::Approve(approve)) => {
-            let (note, arguments_json) = (noted(&approve.note), read_arguments(approve)?);
+            let (note, arguments_json) = (chosen(&approve.note).map(str::to_owned), read_arguments(approve)?);
             (&approve.gate, "approve", "approved", AnswerGateRequest { note, arguments_json, ..empty })
         }
         Some(ApprovalsCommand::Deny(deny)) => {
-            (&deny.gate, "deny", "denied", AnswerGateRequest { note: noted(&deny.note), ..empty })
+            (&deny.gate, "deny", "denied", AnswerGateRequest { note: chosen(&deny.note).map(str::to_owned), ..empty })
         }
         Some(ApprovalsCommand::Answer(reply)) => {
             let content = Some(text_argument::read_text(&reply.text, std::io::stdin())?);
@@ -150,11 +150,6 @@ async fn find_gate(client: &EdgeClient, args: &GateArgs) -> Result<PendingGate, 
         }
         Some(_) | None => Ok(gate),
     }
-}
-
-/// Returns the note of an answer, if there is one.
-fn noted(note: &str) -> Option<String> {
-    chosen(note).map(str::to_owned)
 }
 
 /// Reads the arguments that replace those of the model, if the person changes any.

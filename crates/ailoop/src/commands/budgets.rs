@@ -3,7 +3,6 @@
 use contract::budget::BudgetStatus;
 use fleet_connection::client::{SessionsApi, read_answer};
 use proto::{ListBudgetsRequest, ResetBudgetRequest};
-use serde::Deserialize;
 use serde_json::json;
 use terminal::failure::{CommandFailure, Exit};
 use terminal::format;
@@ -13,11 +12,6 @@ use terminal::{Style, Terminal};
 use super::fleet_location::connect;
 use crate::args::{BudgetResetArgs, BudgetsArgs, BudgetsCommand};
 use crate::output::{finish, json_lines, print_table};
-
-#[derive(Deserialize)]
-struct BudgetList {
-    budgets: Vec<BudgetStatus>,
-}
 
 pub(super) async fn run(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     match &args.command {
@@ -29,7 +23,7 @@ pub(super) async fn run(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit,
 async fn list(args: &BudgetsArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
     let reply = client.call(ListBudgetsRequest {}, SessionsApi::list_budgets).await?;
-    let BudgetList { budgets } = read_answer(&reply)?;
+    let budgets: Vec<BudgetStatus> = reply.budgets.iter().map(read_answer).collect::<Result<_, _>>()?;
     if args.output.is_json() {
         return Ok(finish(terminal.print_data(&json_lines(budgets.iter().map(|budget| json!(budget))))));
     }

@@ -15,11 +15,6 @@ use super::reading::read_fleet;
 use crate::args::StatsArgs;
 use crate::output::{finish, print_table};
 
-#[derive(Deserialize)]
-struct Stats {
-    stats: Vec<StatsRow>,
-}
-
 /// The printed figures of one agent with one model.
 #[derive(Deserialize)]
 struct StatsRow {
@@ -62,7 +57,7 @@ pub(super) async fn show_stats(args: &StatsArgs, terminal: &Terminal) -> Result<
     if args.output.is_json() {
         return Ok(finish(terminal.print_data(&format!("{}\n", answer_json(&reply)?["stats"]))));
     }
-    let Stats { stats: rows } = read_answer(&reply)?;
+    let rows: Vec<StatsRow> = reply.stats.iter().map(read_answer).collect::<Result<_, _>>()?;
     if rows.is_empty() {
         terminal.note(Style::Plain, "no session yet");
         return Ok(Exit::Done);
