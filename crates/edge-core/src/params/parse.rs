@@ -30,8 +30,9 @@ pub fn parse_object<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T
     })
 }
 
-/// Refuses JSON that is too large before it is parsed, since a value takes far more memory than its text.
-pub fn check_size(what: &str, text: &str) -> Result<(), ApiError> {
+/// Refuses JSON that is too large before it is parsed, since a value takes far more memory than its text. Returns the
+/// number of its values and names.
+pub fn check_size(what: &str, text: &str) -> Result<usize, ApiError> {
     let Size { depth, values } = Size::of(text.as_bytes());
     let levels = JSON_DEPTH_MAX + FRAME_DEPTH;
     if depth > levels {
@@ -43,7 +44,7 @@ pub fn check_size(what: &str, text: &str) -> Result<(), ApiError> {
             format!("{what} holds {values} values and names, at most {JSON_VALUES_MAX} are allowed; send less");
         return Err(ApiError::new(ErrorCode::TooLarge, message));
     }
-    Ok(())
+    Ok(values)
 }
 
 /// Parses the id of a session.

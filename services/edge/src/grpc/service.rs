@@ -4,7 +4,6 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use bytes::Bytes;
 use contract::ErrorCode;
-use contract::json::Size;
 use contract::limits::{FRAME_BYTES_MAX, JSON_VALUES_MAX};
 use contract::trace::TraceContext;
 use edge_core::access::ApiCaller;
@@ -102,7 +101,7 @@ impl json::Limit for ValueLimit {
 
     fn take_json(&mut self, field: &str, text: &str) -> Result<(), String> {
         let what = format!("`{field}`");
-        let outcome = params::check_size(&what, text).and_then(|()| self.take(&what, Size::of(text.as_bytes()).values));
+        let outcome = params::check_size(&what, text).and_then(|values| self.take(&what, values));
         self.refuse(outcome)
     }
 }
