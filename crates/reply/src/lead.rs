@@ -14,19 +14,22 @@ use regex_automata::{Anchored, MatchKind};
 /// Bytes that may stand before an object.
 pub(crate) const LEAD_BYTES_MAX: usize = 256;
 
+// White space and marks within a lead are repeated without a number: [`LEAD_BYTES_MAX`] bounds the whole, and numbers would
+// multiply the states, so that the first reply of a process waited for its automata.
+
 /// A label: `Continuation signal:`, `**Status**:`, `"continuation": `.
-const LABEL: &str = r#"(?:[#>*_"'` \t-]{0,8}(?:continuation|signal|status|envelope|json)(?:[ _-](?:signal|status|envelope|block|json|decision))?["'*_` ]{0,4}[:=(]?["'*_` \t]{0,6}\n{0,2})"#;
+const LABEL: &str = r#"(?:[#>*_"'` \t-]{0,8}(?:continuation|signal|status|envelope|json)(?:[ _-](?:signal|status|envelope|block|json|decision))?["'*_` ]*[:=(]?["'*_` \t]*\n{0,2})"#;
 /// The same within a line: only the key itself, since prose has the other words.
-const KEY: &str = r#"(?:(?:["'*_`]{1,3}|“)?continuation(?:["'*_`]{1,3}|”)?[ \t]{0,2}[:=(][ \t]{0,4})"#;
-const FENCE: &str = r"(?:(?:```|~~~)[a-zA-Z0-9_+-]{0,16}[ \t]{0,8}\r?\n?[ \t\r\n]{0,64})";
+const KEY: &str = r#"(?:(?:["'*_`]{1,3}|“)?continuation(?:["'*_`]{1,3}|”)?[ \t]{0,2}[:=(][ \t]*)"#;
+const FENCE: &str = r"(?:(?:```|~~~)[a-zA-Z0-9_+-]*[ \t]*\r?\n?[ \t\r\n]*)";
 const TICK: &str = "`";
-const TAG: &str = r"(?:<\|?[a-z_]{3,24}\|?>[ \t\r\n]{0,16})";
+const TAG: &str = r"(?:<\|?[a-z_]{3,}\|?>[ \t\r\n]*)";
 /// A brace, and the beginning of a key.
-const OBJECT: &str = r#"\{[ \t\r\n]{0,64}(?:["'`]|“|”|„|‘|’|continuation\b|status\b|\})"#;
+const OBJECT: &str = r#"\{[ \t\r\n]*(?:["'`]|“|”|„|‘|’|continuation\b|status\b|\})"#;
 /// The same, where only what is surely an envelope counts.
-const KNOWN_OBJECT: &str = r#"\{[ \t\r\n]{0,64}(?:["'`]|“|”|„|‘|’)?(?:continuation|status)\b"#;
+const KNOWN_OBJECT: &str = r#"\{[ \t\r\n]*(?:["'`]|“|”|„|‘|’)?(?:continuation|status)\b"#;
 /// A call as models write it whose server leaves it in the text.
-const TAGGED_CALL: &str = r#"<\|?(?:tool_call|function_call)\|?>[ \t\r\n]{0,16}\{[ \t\r\n]{0,64}""#;
+const TAGGED_CALL: &str = r#"<\|?(?:tool_call|function_call)\|?>[ \t\r\n]*\{[ \t\r\n]*""#;
 const THINK: &str = r"<(?:think|thinking|thought|thoughts|reasoning)>";
 const THOUGHT: &str = r"</(?:think|thinking|thought|thoughts|reasoning)>";
 
