@@ -51,7 +51,7 @@ def turns(session, lines):
     for line in lines[1:]:
         for event in line["commit"]["events"]:
             data = event.get("data", {})
-            if event["type"] == "turn_started":
+            if event["type"] == "turn.started":
                 traces[data["turn"]] = data["traceparent"].split("-")[1]
             if event["type"] == "turn.completed":
                 usage = data["spent"]["usage"]

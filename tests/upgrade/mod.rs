@@ -278,7 +278,7 @@ impl User {
 
 fn started(commits: &[Commit]) -> usize {
     let events = commits.iter().flat_map(|commit| &commit.events);
-    events.filter(|event| matches!(event, Event::TurnStarted(_))).count()
+    events.filter(|event| event.turn_started().is_some()).count()
 }
 
 fn turns(commits: &[Commit]) -> Vec<StopReason> {

@@ -47,6 +47,8 @@ pub enum EventContent {
     GateClosed(ClosedGate),
     /// `error`: an error that people should see. If the turn cannot go on, `turn.completed` follows.
     Failed(SessionFailure),
+    /// `turn.started`: a turn began with messages that waited.
+    TurnStarted(TurnBegin),
     /// `turn.completed`: a turn ended.
     TurnCompleted(TurnEnd),
     /// `session_ended`: the session ended, and no event follows.
@@ -64,6 +66,16 @@ pub struct AcceptedMessage {
     /// `steer`, `queue` or `interrupt`.
     #[serde(default)]
     pub mode: String,
+}
+
+/// The beginning of a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct TurnBegin {
+    /// Number of the turn, from 1.
+    pub turn: u32,
+    /// The idempotency keys of the messages that begin it. One that steers it later is not among them.
+    pub messages: Vec<String>,
 }
 
 /// A part of a reply while it is streamed.
@@ -334,6 +346,7 @@ fn parse_content(topic: &str, data: &Value) -> Result<EventContent, serde_json::
         "gate.opened" => EventContent::GateOpened(Deserialize::deserialize(data)?),
         "gate.closed" => EventContent::GateClosed(Deserialize::deserialize(data)?),
         "error" => EventContent::Failed(Deserialize::deserialize(data)?),
+        "turn.started" => EventContent::TurnStarted(Deserialize::deserialize(data)?),
         "turn.completed" => EventContent::TurnCompleted(Deserialize::deserialize(data)?),
         "session_ended" => EventContent::SessionEnded(Deserialize::deserialize(data)?),
         _ => EventContent::Other,

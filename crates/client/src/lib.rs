@@ -90,7 +90,6 @@ mod start;
 mod target;
 mod transcript;
 mod turn;
-mod turn_tracker;
 mod watch;
 
 pub use client::{Client, ClientBuilder};

@@ -13,7 +13,6 @@ use crate::error::ClientError;
 use crate::event_stream::EventStream;
 use crate::gate::{GateDecision, GateRef};
 use crate::local_tool::CallAnswer;
-use crate::turn_tracker::TurnTracker;
 use crate::watch::Watch;
 
 /// One session of a fleet.
@@ -27,12 +26,19 @@ pub(crate) struct SessionContext {
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// Position from which the next turn is read; none for a session that others have used.
-    tracker: Option<TurnTracker>,
+    /// The last `seq` that this program has read; none for a session that others have used.
+    seq: Option<u64>,
     /// The message of the prompt with which the session was started, until its turn is followed.
-    first_message: Option<String>,
+    first_message: Option<FirstMessage>,
     /// Turns that were begun and not followed to their end.
     open_turns: u32,
+}
+
+/// The message with which a session was started, and its turn if it has begun.
+#[derive(Debug)]
+pub(crate) struct FirstMessage {
+    pub(crate) id: String,
+    pub(crate) turn: Option<u32>,
 }
 
 impl SessionContext {
@@ -41,9 +47,14 @@ impl SessionContext {
         Self { connection, id, claims: Arc::default(), progress: Mutex::default() }
     }
 
-    /// A session that was just started with a prompt of this message id.
-    pub(crate) fn started(connection: EdgeConnection, id: String, first_message: Option<String>, is_new: bool) -> Self {
-        let progress = Progress { tracker: is_new.then(TurnTracker::default), first_message, open_turns: 0 };
+    /// A session that was just started with a prompt.
+    pub(crate) fn started(
+        connection: EdgeConnection,
+        id: String,
+        first_message: Option<FirstMessage>,
+        is_new: bool,
+    ) -> Self {
+        let progress = Progress { seq: is_new.then_some(0), first_message, open_turns: 0 };
         Self { connection, id, claims: Arc::default(), progress: Mutex::new(progress) }
     }
 
@@ -55,12 +66,13 @@ impl SessionContext {
         EventStream::new(self.id.clone(), self.watch(from_seq, with_chunks))
     }
 
-    pub(crate) fn tracker(&self) -> Option<TurnTracker> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).tracker
+    /// Returns the last `seq` that was read; none for a session that others have used.
+    pub(crate) fn seq(&self) -> Option<u64> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).seq
     }
 
     /// Counts a turn that begins. Returns whether others were begun and not followed to their end, so that the events from
-    /// the tracker on have calls of theirs.
+    /// here on have calls of theirs.
     pub(crate) fn begin_turn(&self) -> bool {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.open_turns += 1;
@@ -68,15 +80,13 @@ impl SessionContext {
     }
 
     /// Remembers where the next turn begins to read, at the end of a turn.
-    pub(crate) fn end_turn(&self, tracker: TurnTracker) {
+    pub(crate) fn end_turn(&self, seq: u64) {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.open_turns = progress.open_turns.saturating_sub(1);
-        if progress.tracker.is_none_or(|known| tracker.seq > known.seq) {
-            progress.tracker = Some(tracker);
-        }
+        progress.seq = progress.seq.max(Some(seq));
     }
 
-    pub(crate) fn take_first_message(&self) -> Option<String> {
+    pub(crate) fn take_first_message(&self) -> Option<FirstMessage> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).first_message.take()
     }
 

@@ -15,7 +15,7 @@ use crate::gate::GateDecision;
 use crate::local_tool::LocalTool;
 use crate::responder::Handlers;
 use crate::session::AgentSession;
-use crate::session_context::{SessionContext, new_key};
+use crate::session_context::{FirstMessage, SessionContext, new_key};
 use crate::turn::TurnResult;
 
 /// A session that is started when this is awaited.
@@ -106,10 +106,11 @@ impl StartSession {
             .map_err(|error| ClientError::new(ErrorKind::BadRequest, "bad_request", error.to_string()))?;
         // The edge would make another id for a repeated start.
         request.session_id = request.session_id.or_else(|| request.command_id.clone());
-        let first_message = request.command_id.clone().filter(|_| request.prompt.is_some());
+        let message = request.command_id.clone().filter(|_| request.prompt.is_some());
         let call = |mut api: SessionsApi, request| async move { api.start_session(request).await };
         let reply = connection.call(request, call).await?;
         // A session that was started with this key before has events of its own.
+        let first_message = message.map(|id| FirstMessage { id, turn: reply.turn });
         let context = SessionContext::started(connection, reply.session_id, first_message, !has_own_key);
         Ok(AgentSession::new(context, handlers))
     }

@@ -18,8 +18,7 @@ use crate::event_stream::EventStream;
 use crate::message::{MessageRequest, SendMode};
 use crate::reply_text::TextOfReply;
 use crate::responder::{Handlers, Responder};
-use crate::session_context::SessionContext;
-use crate::turn_tracker::TurnTracker;
+use crate::session_context::{FirstMessage, SessionContext};
 
 /// Result of a turn that ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -169,19 +168,12 @@ impl fmt::Debug for TurnRequest {
 
 /// Position to read from, and the turn to follow.
 struct TurnStart {
-    tracker: TurnTracker,
-    /// Id of the message whose turn it is. Without one, it is the first turn from here on.
+    /// The last `seq` before the events to read.
+    seq: u64,
+    /// Id of the message whose turn it is.
     message_id: Option<String>,
-    /// Number of the turn, if the message has begun it. A message that waits has no turn yet.
+    /// Number of the turn, once it is known: an event says with which messages a turn begins.
     turn: Option<u32>,
-    /// Whether the fleet says that the message waits for a turn of its own.
-    waits: bool,
-}
-
-impl TurnStart {
-    fn first_from(tracker: TurnTracker) -> Self {
-        Self { tracker, message_id: None, turn: None, waits: false }
-    }
 }
 
 /// Reads the events of one turn.
@@ -195,8 +187,12 @@ struct Following {
     start: TurnStart,
     events: EventStream,
     responder: Responder,
-    /// Turns that end until the turn has ended; 0 while its message did not come yet.
-    ends_left: u32,
+    /// The turn that runs.
+    running: Option<u32>,
+    /// Whether the message is in the log, and its turn is not known.
+    is_waiting: bool,
+    /// Turns that ended meanwhile without a start that was seen. One had started before the message came.
+    unseen_turns: u32,
     /// The replies of the turn, by step.
     replies: HashMap<u32, TextOfReply>,
     has_text: bool,
@@ -222,22 +218,20 @@ impl Following {
         let is_alone = !context.begin_turn();
         let start = match message {
             Some(MessageRequest { request: message, .. }) => {
-                let tracker = find_place(&context, &mut responder, may_be_repeated, is_alone).await?;
+                let seq = find_place(&context, &mut responder, may_be_repeated, is_alone).await?;
                 let message_id = message.command_id.clone();
-                let is_queued = message.mode.as_deref() == Some(SendMode::Queue.as_str());
-                let reply = context.send(message).await?;
-                let waits = is_queued && reply.done && reply.turn.is_none();
-                TurnStart { tracker, message_id, turn: reply.turn, waits }
+                TurnStart { seq, message_id, turn: context.send(message).await?.turn }
             }
             None => find_turn(&context, &mut responder, is_alone).await?,
         };
-        let ends_left = u32::from(start.message_id.is_none());
         Ok(Self {
-            events: context.events(start.tracker.seq + 1, true),
+            events: context.events(start.seq + 1, true),
             context,
             start,
             responder,
-            ends_left,
+            running: None,
+            is_waiting: false,
+            unseen_turns: 0,
             replies: HashMap::new(),
             has_text: false,
             last_failure: None,
@@ -263,19 +257,25 @@ impl Following {
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "a reader names the events that it reads")]
     fn take(&mut self, event: SessionEvent) -> Result<Option<TurnProgress>, ClientError> {
-        let is_ours = match self.start.turn {
-            Some(turn) => event.data["turn"] == turn,
-            None => self.ends_left == 1,
-        };
-        if event.seq.is_some()
-            && let Some(ends) = self.start.tracker.push(&event)
-            && let EventContent::UserMessage(message) = &event.content
-            && self.start.message_id.as_ref() == Some(&message.message_id)
-        {
-            self.ends_left = if self.start.waits { self.start.tracker.correct_waiting(ends) } else { ends };
-        }
+        self.start.seq = event.seq.unwrap_or(self.start.seq);
+        let is_ours = self.start.turn.is_some_and(|turn| event.data["turn"] == turn);
         let is_snapshot = event.is_snapshot();
         match event.content {
+            EventContent::UserMessage(message) if self.is_own(&message.message_id) => {
+                if message.mode != SendMode::Queue.as_str() {
+                    // The turn that runs reads it.
+                    self.start.turn = self.start.turn.or(self.running);
+                }
+                self.is_waiting = self.start.turn.is_none();
+                Ok(None)
+            }
+            EventContent::TurnStarted(begin) => {
+                self.running = Some(begin.turn);
+                if begin.messages.iter().any(|message| self.is_own(message)) {
+                    (self.start.turn, self.is_waiting) = (self.running, false);
+                }
+                Ok(None)
+            }
             EventContent::ReplyChunk(chunk) if is_ours => {
                 Ok(self.add_text(chunk.step, |reply| reply.push(&chunk, is_snapshot)))
             }
@@ -287,9 +287,12 @@ impl Following {
                 Ok(None)
             }
             EventContent::TurnCompleted(end) if is_ours => self.end(event.session_id, end).map(Some),
-            EventContent::TurnCompleted(_) => {
-                if self.ends_left > 1 {
-                    self.ends_left -= 1;
+            EventContent::TurnCompleted(end) => {
+                self.unseen_turns += u32::from(self.running.take().is_none() && self.is_waiting);
+                if self.unseen_turns > 1 {
+                    let turn = end.turn;
+                    let message = format!("no event said with which messages turn {turn} began: upgrade the fleet");
+                    return Err(ClientError::internal(message));
                 }
                 Ok(None)
             }
@@ -300,6 +303,11 @@ impl Following {
             }
             _ => Ok(None),
         }
+    }
+
+    /// Whether a message is the one whose turn is followed.
+    fn is_own(&self, message: &str) -> bool {
+        self.start.message_id.as_deref() == Some(message)
     }
 
     /// Adds text of a step. An empty line stands between two steps.
@@ -316,7 +324,7 @@ impl Following {
     }
 
     fn end(&mut self, session_id: String, end: TurnEnd) -> Result<TurnProgress, ClientError> {
-        self.context.end_turn(self.start.tracker);
+        self.context.end_turn(self.start.seq);
         let TurnEnd { turn, stop_reason, iterations, final_response: text, cost } = end;
         if stop_reason != TurnStopReason::Error {
             return Ok(TurnProgress::Ended(TurnResult { session_id, turn, text, stop_reason, iterations, cost }));
@@ -328,26 +336,23 @@ impl Following {
     }
 }
 
-/// Finds where to read from, before a message is sent. A message that may have been sent before can be anywhere.
+/// Finds the `seq` after which to read, before a message is sent. A message that may have been sent before can be anywhere.
 async fn find_place(
     context: &SessionContext,
     responder: &mut Responder,
     may_be_repeated: bool,
     is_alone: bool,
-) -> Result<TurnTracker, ClientError> {
-    let known = context.tracker().filter(|_| !may_be_repeated);
-    if let Some(tracker) = known
+) -> Result<u64, ClientError> {
+    let known = context.seq().filter(|_| !may_be_repeated);
+    if let Some(seq) = known
         && is_alone
     {
-        return Ok(tracker);
+        return Ok(seq);
     }
     let info = context.get().await?;
     responder.skip_answered(&info).await?;
-    if let Some(tracker) = known {
-        return Ok(tracker);
-    }
     let is_idle = info.phase == "idle" && !may_be_repeated;
-    Ok(if is_idle { TurnTracker::idle_at(info.seq) } else { TurnTracker::default() })
+    Ok(known.unwrap_or(if is_idle { info.seq } else { 0 }))
 }
 
 /// Finds the turn of the prompt with which the session was started, else the turn that runs, else the last one.
@@ -356,33 +361,18 @@ async fn find_turn(
     responder: &mut Responder,
     is_alone: bool,
 ) -> Result<TurnStart, ClientError> {
-    let is_new = context.tracker().is_some();
-    if let Some(message) = context.take_first_message() {
+    let is_new = context.seq().is_some();
+    if let Some(FirstMessage { id, turn }) = context.take_first_message() {
         if !is_new || !is_alone {
             responder.skip_answered(&context.get().await?).await?;
         }
-        return Ok(TurnStart { message_id: Some(message), ..TurnStart::first_from(TurnTracker::default()) });
+        return Ok(TurnStart { seq: 0, message_id: Some(id), turn });
     }
     let info = context.get().await?;
     responder.skip_answered(&info).await?;
-    let mut tracker = TurnTracker::default();
-    let (mut begin, mut begin_before) = (tracker, None);
-    let mut events = context.events(1, false);
-    while tracker.seq < info.seq
-        && let Some(event) = events.next().await.transpose()?
-    {
-        tracker.push(&event);
-        if let EventContent::TurnCompleted(_) = event.content {
-            begin_before = Some(begin);
-            begin = tracker;
-        }
-    }
-    if tracker.is_running {
-        return Ok(TurnStart::first_from(begin));
-    }
-    let none = || {
+    if info.turn == 0 {
         let message = format!("session {} has no turn yet: send a message", context.id);
-        ClientError::new(ErrorKind::Conflict, "not_now", message)
-    };
-    begin_before.map(TurnStart::first_from).ok_or_else(none)
+        return Err(ClientError::new(ErrorKind::Conflict, "not_now", message));
+    }
+    Ok(TurnStart { seq: 0, message_id: None, turn: Some(info.turn) })
 }

@@ -160,7 +160,7 @@ impl Commit {
 /// As [`Commit::turn_of`], for a caller that has the events alone.
 pub fn turn_of(events: &[Event], message: &CommandId) -> Option<u32> {
     events.iter().find_map(|event| {
-        let Event::TurnStarted(started) = event else { return None };
+        let started = event.turn_started()?;
         started.messages.contains(message).then_some(started.turn)
     })
 }

@@ -72,11 +72,8 @@ impl LoadedTask {
     /// Returns where the rest of the turn is to be followed from.
     pub(super) fn to_turn(&self) -> BegunTurn {
         let TaskId { session, slot } = self.task.id.clone();
-        let start = if self.task.is_started {
-            TurnStart::Running
-        } else {
-            TurnStart::Waiting { message: self.message.clone(), slot }
-        };
+        let message = self.message.clone();
+        let start = if self.task.is_started { TurnStart::Running } else { TurnStart::Waiting { message } };
         BegunTurn { session_id: session, seq: self.seq, slot, start }
     }
 }
@@ -101,12 +98,8 @@ fn find_newest(commits: &[(u64, Commit)]) -> Option<u64> {
     commits.iter().find(|(_, commit)| brings(commit)).map(|(slot, _)| *slot)
 }
 
-#[allow(clippy::wildcard_enum_match_arm, reason = "one event counts")]
 fn started_by(event: &contract::event::Event) -> &[CommandId] {
-    match event {
-        contract::event::Event::TurnStarted(started) => &started.messages,
-        _ => &[],
-    }
+    event.turn_started().map_or(&[], |started| &started.messages)
 }
 
 /// Returns the id of the message that an event brings.

@@ -69,7 +69,7 @@ impl TaskReader {
             Event::UserProcessed(message) if self.turn.is_some() && steers(message.mode) => {
                 self.task.remember(message::of_user(&self.task.id, message));
             }
-            Event::TurnStarted(started)
+            Event::TurnStarted(started) | Event::PrivateTurnStarted(started)
                 if self.turn.is_none() && self.message.as_ref().is_some_and(|id| started.messages.contains(id)) =>
             {
                 self.turn = Some(started.turn);

@@ -201,7 +201,7 @@ fn message_that_waits_has_nothing_of_the_turn_before_its_own() {
     let waiting = read(1, &log).unwrap();
     assert_eq!((waiting.task.phase(), waiting.task.changed), (TaskPhase::Submitted, Timestamp::from_millis(1)));
     let begun = waiting.to_turn();
-    let start = TurnStart::Waiting { message: CommandId::new("m2").unwrap(), slot: 1 };
+    let start = TurnStart::Waiting { message: CommandId::new("m2").unwrap() };
     assert_eq!((begun.seq, begun.start), (21, start));
     log.push(vec![completed(1), started(2, "m2"), answer(2, "two"), completed(2)]);
     for (slot, text) in [(0, "one"), (1, "two")] {

@@ -2,6 +2,7 @@
 
 use contract::event::{
     AiCutReceived, AiFullReceived, ClientCallOpened, GateOpened, SessionEnded, ToolCallResult, Topic, TurnCompleted,
+    TurnStarted,
 };
 use contract::model::Chunk;
 use schemars::SchemaGenerator;
@@ -29,6 +30,7 @@ event_data! {
     ToolCallWaiting: ClientCallOpened,
     ToolCallResult: ToolCallResult,
     GateOpened: GateOpened,
+    TurnStarted: TurnStarted,
     TurnCompleted: TurnCompleted,
     SessionEnded: SessionEnded,
 }

@@ -64,7 +64,7 @@ pub fn session_spans(key: &SessionKey, commits: &[(u64, Commit)], with_content: 
             {
                 spans.add(&late);
             }
-            if let Event::TurnStarted(started) = event {
+            if let Some(started) = event.turn_started() {
                 running = Some(started.turn);
                 let own = started.traceparent.as_deref().and_then(|traceparent| traceparent.parse().ok());
                 facts.previous = std::mem::replace(&mut given, own);
@@ -159,7 +159,7 @@ pub fn turn_spans(
                 (None, Event::UserProcessed(message)) => {
                     waiting.insert(&message.message_id, message);
                 }
-                (None, Event::TurnStarted(started)) if started.turn == turn => {
+                (None, Event::TurnStarted(started) | Event::PrivateTurnStarted(started)) if started.turn == turn => {
                     let given: TraceContext = started.traceparent.as_deref()?.parse().ok()?;
                     let mut begun = Builder::new(key, turn, facts, given, now, with_content);
                     for message in started.messages.iter().filter_map(|id| waiting.get(id)) {

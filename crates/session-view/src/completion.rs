@@ -1,5 +1,7 @@
 //! Detects that what a command waits for has happened, and with which exit. Pure.
 
+use contract::CommandId;
+use contract::command::MessageMode;
 use contract::event::{EndReason, Event, StopReason};
 use terminal::failure::Exit;
 
@@ -37,14 +39,8 @@ impl CompletionTracker {
     pub fn update(&mut self, notification: &ParsedNotification) -> Option<Exit> {
         let NotificationContent::Event(event) = &notification.content else { return None };
         match &**event {
-            Event::UserProcessed(user) => {
-                if let WaitTarget::TurnOfMessage { message_id } = &self.target
-                    && user.message_id.as_str() == message_id
-                {
-                    self.target = WaitTarget::TurnEnd;
-                }
-                None
-            }
+            Event::UserProcessed(user) if user.mode != MessageMode::Queue => self.reach_turn(&[&user.message_id]),
+            Event::TurnStarted(started) => self.reach_turn(&started.messages.iter().collect::<Vec<_>>()),
             Event::TurnCompleted(turn) => {
                 self.stop_reason = Some(turn.stop_reason);
                 (self.target == WaitTarget::TurnEnd).then(|| exit_of_turn(turn.stop_reason))
@@ -52,6 +48,16 @@ impl CompletionTracker {
             Event::SessionEnded(ended) => Some(exit_of_session(ended.reason, ended.stop_reason.or(self.stop_reason))),
             _ => None,
         }
+    }
+
+    /// Waits for the end of the turn, if these messages that it reads have the one of the target.
+    fn reach_turn(&mut self, messages: &[&CommandId]) -> Option<Exit> {
+        if let WaitTarget::TurnOfMessage { message_id } = &self.target
+            && messages.iter().any(|id| id.as_str() == message_id)
+        {
+            self.target = WaitTarget::TurnEnd;
+        }
+        None
     }
 }
 
@@ -90,10 +96,14 @@ mod tests {
         }
     }
 
-    fn user(id: &str) -> ParsedNotification {
+    fn message(id: &str, mode: &str) -> ParsedNotification {
         event(&format!(
-            r#"{{"type":"message.user_processed","data":{{"message_id":"{id}","content":"x","mode":"steer"}}}}"#
+            r#"{{"type":"message.user_processed","data":{{"message_id":"{id}","content":"x","mode":"{mode}"}}}}"#
         ))
+    }
+
+    fn user(id: &str) -> ParsedNotification {
+        message(id, "steer")
     }
 
     fn turn(reason: &str) -> ParsedNotification {
@@ -128,6 +138,9 @@ mod tests {
         let turn_of_message = || WaitTarget::TurnOfMessage { message_id: "m".into() };
         check(turn_of_message(), &[turn("completed"), user("m"), turn("completed")], Some((2, Exit::Done)));
         check(turn_of_message(), &[user("other"), turn("completed")], None);
+        let began = event(r#"{"type":"turn.started","data":{"turn":2,"messages":["m"]}}"#);
+        let queued = [message("m", "queue"), turn("completed"), began, turn("completed")];
+        check(turn_of_message(), &queued, Some((3, Exit::Done)));
         check(turn_of_message(), &[user("m"), turn("max_iterations")], Some((1, Exit::Limit)));
         check(turn_of_message(), &[end("expired")], Some((0, Exit::Failed)));
         check(WaitTarget::TurnEnd, &[user("x"), turn("completed")], Some((1, Exit::Done)));

@@ -120,7 +120,7 @@ impl State {
                 let id = message.message_id.clone();
                 self.waiting.push(PendingMessage { id, steers, nudges, bytes, client_tools });
             }
-            Event::TurnStarted(started) => {
+            Event::TurnStarted(started) | Event::PrivateTurnStarted(started) => {
                 self.turns = started.turn;
                 self.tally.premature += u32::from(started.premature);
                 self.previous_traceparent = std::mem::replace(&mut self.traceparent, started.traceparent.clone());

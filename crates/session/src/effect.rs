@@ -78,6 +78,7 @@ pub(crate) fn of(event: &Event) -> Vec<SessionEffect> {
         | Event::SessionEnded(_)
         | Event::SessionImported(_)
         | Event::TurnStarted(_)
+        | Event::PrivateTurnStarted(_)
         | Event::TurnCompleted(_)
         | Event::StatusPaused(_)
         | Event::StatusResumed(_)

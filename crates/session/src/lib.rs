@@ -224,11 +224,6 @@ impl Session {
         self.handled.slot(input)
     }
 
-    /// Whether a message of the user waits for its turn.
-    pub fn is_message_waiting(&self, message: &contract::CommandId) -> bool {
-        self.state.waiting.iter().any(|waiting| waiting.id == *message)
-    }
-
     /// Whether an input is in the log already: its id is remembered, or the session forgot ids and the mark of handled
     /// client commands covers it. "Yes" may be believed of any state, "no" of none: that is what slots are for.
     ///

@@ -141,6 +141,7 @@ fn bytes_of(event: &Event) -> usize {
         | Event::InputIgnored(_)
         | Event::SessionEnded(_)
         | Event::TurnStarted(_)
+        | Event::PrivateTurnStarted(_)
         | Event::ModelCallOpened(_)
         | Event::ModelCallFailed(_)
         | Event::CallCancelled(_)

@@ -116,7 +116,7 @@ impl Reader {
                 let user_message = ReadableMessage::User { time, text, images };
                 self.waiting.push((message.message_id.clone(), steers, user_message));
             }
-            Event::TurnStarted(started) => {
+            Event::TurnStarted(started) | Event::PrivateTurnStarted(started) => {
                 self.is_last_step = false;
                 let turn = ReadableTurn { turn: started.turn, started: time, messages: Vec::new(), stop_reason: None };
                 self.turns.push(turn);

@@ -131,7 +131,7 @@ impl Transcript {
                 },
                 client_tools: user.client_tools.as_deref().map(|tools| check::client_tools_bytes(Some(tools))),
             }),
-            Event::TurnStarted(turn) => {
+            Event::TurnStarted(turn) | Event::PrivateTurnStarted(turn) => {
                 self.at = (turn.turn, 0);
                 self.insert_waiting(|unplaced| turn.messages.contains(&unplaced.id));
             }

@@ -11,7 +11,7 @@ TOKENS = (1900, 40)
 def exported(trace_id):
     """The log of a session with one turn, as far as the check reads it."""
     spent = {"usage": {"input": TOKENS[0], "output": TOKENS[1]}}
-    started = {"type": "turn_started", "data": {"turn": 1, "traceparent": f"00-{trace_id}-00000000000000aa-01"}}
+    started = {"type": "turn.started", "data": {"turn": 1, "traceparent": f"00-{trace_id}-00000000000000aa-01"}}
     completed = {"type": "turn.completed", "data": {"turn": 1, "iterations": 2, "spent": spent}}
     return [{"format": "ailoop"}, {"commit": {"events": [started]}}, {"commit": {"events": [completed]}}]
 

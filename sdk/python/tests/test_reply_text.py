@@ -1,11 +1,10 @@
 """Text of replies and turns of messages, without a fleet."""
 
 import unittest
-from typing import Any
 
-from ailoop import Event
+from ailoop import AiloopError, Event
 from ailoop.reply_text import ReplyText
-from ailoop.turn_tracker import TurnTracker
+from ailoop.turn import TurnStart
 
 
 def chunk(attempt: str, index: int, delta: str, channel: str = "text", snapshot: bool = False) -> Event:
@@ -42,27 +41,41 @@ class ReplyTexts(unittest.TestCase):
         self.check([chunk("1.1", 0, "Hm", "reasoning"), chunk("1.1", 1, "Hi")], "Hi", ["", "Hi", ""])
 
 
-class TurnTrackers(unittest.TestCase):
-    def check(self, events: str, wanted: list[int]) -> None:
-        """`q`, `s` are messages, and `.` is the end of a turn."""
-        tracker = TurnTracker()
-        modes = {"q": "queue", "s": "steer"}
-        pushed = []
-        for seq, letter in enumerate(events, 1):
-            data: dict[str, Any] = {"message_id": str(seq), "mode": modes.get(letter)}
-            topic = "turn.completed" if letter == "." else "message.user_processed"
-            pushed.append(tracker.push(Event(topic, "s", seq, "", data)))
-        self.assertEqual(pushed, wanted)
-        self.assertEqual(tracker.seq, len(events))
+def story(events: str) -> list[Event]:
+    """Events by one word each: `q:a` and `s:a` are a message of the id `a`, `+1:a` begins turn 1, and `.1` ends it."""
+    found = []
+    for seq, word in enumerate(events.split(), 1):
+        head, _, message = word.partition(":")
+        if head[0] == ".":
+            topic, data = "turn.completed", {"turn": int(head[1:])}
+        elif head[0] == "+":
+            topic, data = "turn.started", {"turn": int(head[1:]), "messages": message.split(",")}
+        else:
+            topic, data = "message.user_processed", {"message_id": message, "mode": {"q": "queue", "s": "steer"}[head]}
+        found.append(Event(topic, "s", seq, "", data))
+    return found
 
-    def test_message_of_idle_session_begins_the_next_turn(self) -> None:
-        self.check("q.s.q.", [1, 0, 1, 0, 1, 0])
+
+class TurnsOfMessages(unittest.TestCase):
+    def check(self, events: str, message: str, turn: int | None) -> None:
+        start = TurnStart(0, message_id=message)
+        for event in story(events):
+            start.push(event)
+        self.assertEqual((start.turn, start.seq), (turn, len(events.split())), events)
+
+    def test_turn_of_a_message_is_the_one_that_begins_with_it(self) -> None:
+        log = "q:a +1:a q:b q:c .1 +2:b .2 +3:c .3"
+        for message, turn in [("a", 1), ("b", 2), ("c", 3), ("d", None)]:
+            self.check(log, message, turn)
 
     def test_steering_message_is_read_in_the_turn_that_runs(self) -> None:
-        self.check("qs.q.", [1, 1, 0, 1, 0])
+        self.check("q:a +1:a s:b .1", "b", 1)
+        self.check("q:a +1:a .1 s:b +2:b", "b", 2)
 
-    def test_queued_messages_have_turns_of_their_own(self) -> None:
-        self.check("qqq..q..q", [1, 2, 3, 0, 0, 2, 0, 0, 1])
+    def test_fleet_that_does_not_say_when_a_turn_begins_is_an_error(self) -> None:
+        with self.assertRaisesRegex(AiloopError, "upgrade the fleet"):
+            self.check("q:a .1 .2", "a", None)
+        self.check(".1 .2 q:a .3 +4:a .4", "a", 4)
 
 
 if __name__ == "__main__":

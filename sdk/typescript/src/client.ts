@@ -59,7 +59,7 @@ export class Client {
       session_id: sessionId ?? key,
       command_id: key,
     });
-    const firstMessage = prompt === undefined ? undefined : key;
+    const firstMessage = prompt === undefined ? undefined : { id: key, turn: reply.turn };
     // A session that was started with this key before has events of its own.
     const isNew = idempotencyKey === undefined;
     return new Session(this.api, this.transport, reply.session_id, { tools, callbacks: { onApproval, onQuestion }, firstMessage, isNew });

@@ -7,8 +7,7 @@ import type { Event } from "./event.js";
 import type { GateCallbacks } from "./gates.js";
 import { Responder } from "./responder.js";
 import { type Transport, isRetryable, newId, pauseMs, sleep } from "./transport.js";
-import { Turn, type TurnStart } from "./turn.js";
-import { TurnTracker } from "./turn-tracker.js";
+import { Turn, TurnStart } from "./turn.js";
 import type { CommandReply, SessionSummary } from "./types.js";
 
 /** A message: a text, or parts with texts and images. */
@@ -26,15 +25,16 @@ export interface MessageOptions {
 export interface SessionOptions {
   tools: readonly ClientTool[];
   callbacks: GateCallbacks;
-  firstMessage?: string | undefined;
+  /** The message with which the session was started, and its turn if it has begun. */
+  firstMessage?: { id: string; turn?: number | undefined } | undefined;
   isNew: boolean;
 }
 
 /** A session of the fleet. Make one with `Client.start` or `Client.session`. */
 export class Session {
-  private firstMessage: string | undefined;
-  /** Where the next turn begins to read; unknown for a session that others have used. */
-  private tracker: TurnTracker | undefined;
+  private firstMessage: SessionOptions["firstMessage"];
+  /** The last `seq` that this program has read; unknown for a session that others have used. */
+  private seq: number | undefined;
 
   constructor(
     private readonly api: Api,
@@ -43,7 +43,7 @@ export class Session {
     private readonly options: SessionOptions,
   ) {
     this.firstMessage = options.firstMessage;
-    this.tracker = options.isNew ? new TurnTracker() : undefined;
+    this.seq = options.isNew ? 0 : undefined;
   }
 
   /** Sends a message of the user, and does not wait for its turn. */
@@ -62,13 +62,13 @@ export class Session {
     const responder = new Responder(this.api, this.id, this.options.tools, this.options.callbacks);
     const begin = async (): Promise<TurnStart> => {
       if (content === undefined) return this.findTurn(responder);
-      const tracker = await this.findPlace(responder, options.idempotencyKey !== undefined);
+      const seq = await this.findPlace(responder, options.idempotencyKey !== undefined);
       const messageId = options.idempotencyKey ?? newId();
       const { turn } = await this.send(content, { ...options, idempotencyKey: messageId });
-      return { tracker, messageId, turn };
+      return new TurnStart(seq, messageId, turn);
     };
-    const onEnd = (tracker: TurnTracker): void => {
-      if (!this.tracker || tracker.seq > this.tracker.seq) this.tracker = tracker;
+    const onEnd = (seq: number): void => {
+      this.seq = Math.max(this.seq ?? 0, seq);
     };
     return new Turn({ begin, follow: (fromSeq) => this.events({ fromSeq }), responder, onEnd });
   }
@@ -136,32 +136,26 @@ export class Session {
     return this.api.sessionStop(this.id, reason === undefined ? {} : { reason });
   }
 
-  /** Where to read from, before a message is sent. A message that may have been sent before can be anywhere. */
-  private async findPlace(responder: Responder, mayBeRepeated: boolean): Promise<TurnTracker> {
-    if (this.tracker && !mayBeRepeated) return this.tracker.copy();
+  /** After which `seq` to read, before a message is sent. One that may have been sent before can be anywhere. */
+  private async findPlace(responder: Responder, mayBeRepeated: boolean): Promise<number> {
+    if (this.seq !== undefined && !mayBeRepeated) return this.seq;
     const summary = await this.get();
     responder.skipAnswered(summary);
-    return new TurnTracker(summary.phase === "idle" && !mayBeRepeated ? summary.seq : 0);
+    return summary.phase === "idle" && !mayBeRepeated ? summary.seq : 0;
   }
 
   private async findTurn(responder: Responder): Promise<TurnStart> {
     if (this.firstMessage !== undefined) {
-      const messageId = this.firstMessage;
+      const { id, turn } = this.firstMessage;
       this.firstMessage = undefined;
-      if (!this.tracker) responder.skipAnswered(await this.get());
-      return { tracker: new TurnTracker(), messageId };
+      if (this.seq === undefined) responder.skipAnswered(await this.get());
+      return new TurnStart(0, id, turn);
     }
     const summary = await this.get();
     responder.skipAnswered(summary);
-    const tracker = new TurnTracker();
-    const begins = [tracker.copy()];
-    for await (const event of this.events({ chunks: false })) {
-      tracker.push(event);
-      if (event.topic === "turn.completed") begins.push(tracker.copy());
-      if (tracker.seq >= summary.seq) break;
+    if (summary.turn === 0) {
+      throw new Conflict(`session ${this.id} has no turn yet: give a message`, { code: "not_now" });
     }
-    const begin = begins.at(tracker.isRunning ? -1 : -2);
-    if (!begin) throw new Conflict(`session ${this.id} has no turn yet: give a message`, { code: "not_now" });
-    return { tracker: begin };
+    return new TurnStart(0, undefined, summary.turn);
   }
 }

@@ -1,10 +1,9 @@
 // One turn of a session: its text as it streams, and its result.
 
-import { Conflict, TurnFailed } from "./errors.js";
+import { AiloopError, Conflict, TurnFailed } from "./errors.js";
 import { type Event, hasTopic } from "./event.js";
 import { ReplyText } from "./reply-text.js";
 import type { Responder } from "./responder.js";
-import type { TurnTracker } from "./turn-tracker.js";
 import type { Spent, StopReason } from "./types.js";
 
 /** How a turn ended. */
@@ -21,12 +20,43 @@ export interface TurnResult {
 }
 
 /** Where to read from, and which turn it is. */
-export interface TurnStart {
-  tracker: TurnTracker;
-  /** Id of the message whose turn it is. Without one, it is the first turn from here on. */
-  messageId?: string | undefined;
-  /** Number of the turn, if the message has begun it. A message that waits has no turn yet. */
-  turn?: number | undefined;
+export class TurnStart {
+  /** The turn that runs. */
+  private running: number | undefined;
+  /** Whether the message is in the log, and its turn is not known. */
+  private isWaiting = false;
+  /** Turns that ended meanwhile without a start that was seen. One had started before the message came. */
+  private unseenTurns = 0;
+
+  constructor(
+    /** The last `seq` before the events to read. */
+    public seq: number,
+    /** Id of the message whose turn it is. */
+    private readonly messageId?: string,
+    /** Number of the turn, once it is known: an event says with which messages a turn begins. */
+    public turn?: number,
+  ) {}
+
+  /** Takes an event, which may say which turn it is. */
+  push(event: Event): void {
+    this.seq = event.seq ?? this.seq;
+    if (event.topic === "message.user_processed" && event.data["message_id"] === this.messageId) {
+      // A message that does not wait is read by the turn that runs.
+      if (event.data["mode"] !== "queue") this.turn ??= this.running;
+      this.isWaiting = this.turn === undefined;
+    } else if (hasTopic(event, "turn.started")) {
+      this.running = event.data.turn;
+      if (this.messageId === undefined || !event.data.messages.includes(this.messageId)) return;
+      [this.turn, this.isWaiting] = [this.running, false];
+    } else if (hasTopic(event, "turn.completed")) {
+      if (this.isWaiting && this.running === undefined) this.unseenTurns += 1;
+      this.running = undefined;
+      if (this.unseenTurns > 1) {
+        const message = `no event said with which messages turn ${event.data.turn} began: upgrade the fleet`;
+        throw new AiloopError(message, { code: "internal" });
+      }
+    }
+  }
 }
 
 /** What a turn needs of its session. */
@@ -34,7 +64,7 @@ export interface TurnSource {
   begin: () => Promise<TurnStart>;
   follow: (fromSeq: number) => AsyncGenerator<Event>;
   responder: Responder;
-  onEnd: (tracker: TurnTracker) => void;
+  onEnd: (seq: number) => void;
 }
 
 /**
@@ -84,19 +114,15 @@ export class Turn implements AsyncIterable<string>, PromiseLike<TurnResult> {
     }
   }
 
-  private async *read({ tracker, messageId, turn }: TurnStart): AsyncGenerator<string> {
+  private async *read(start: TurnStart): AsyncGenerator<string> {
     const { responder, onEnd, follow } = this.source;
-    let endsLeft = messageId === undefined ? 1 : 0;
     const replies = new Map<number, ReplyText>();
     let hasText = false;
     let lastError: Record<string, unknown> | undefined;
-    for await (const event of orFailure(follow(tracker.seq + 1), responder)) {
+    for await (const event of orFailure(follow(start.seq + 1), responder)) {
       responder.push(event);
-      const isOurs = turn === undefined ? endsLeft === 1 : event.data["turn"] === turn;
-      if (event.seq !== undefined) {
-        const ends = tracker.push(event);
-        if (ends > 0 && event.data["message_id"] === messageId) endsLeft = ends;
-      }
+      start.push(event);
+      const isOurs = start.turn !== undefined && event.data["turn"] === start.turn;
       if (isOurs && (hasTopic(event, "message.ai_chunk_received") || hasTopic(event, "message.ai_full_received"))) {
         const text = textOf(event, replies, hasText);
         hasText ||= text !== "";
@@ -104,11 +130,9 @@ export class Turn implements AsyncIterable<string>, PromiseLike<TurnResult> {
       } else if (event.topic === "error" && event.seq !== undefined) {
         lastError = event.data;
       } else if (hasTopic(event, "session_ended") || (isOurs && hasTopic(event, "turn.completed"))) {
-        onEnd(tracker);
+        onEnd(start.seq);
         this.end(event, lastError);
         return;
-      } else if (event.topic === "turn.completed" && endsLeft > 1) {
-        endsLeft -= 1;
       }
     }
   }

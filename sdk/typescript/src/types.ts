@@ -1289,6 +1289,18 @@ export interface TurnCompleted {
   status?: string;
 }
 
+/** The start of a turn, with its messages. */
+export interface TurnStarted {
+  /** Ids of the messages that begin it. One that steers it later is not among them. */
+  messages: string[];
+  /** Number of the turn, from 1. */
+  turn: number;
+  /** Whether the user only asks to go on with what had ended as completed. */
+  premature?: boolean;
+  /** W3C `traceparent` under which the turn's spans stand. */
+  traceparent?: string;
+}
+
 /** The trace of a turn. */
 export interface TurnTrace {
   /** Whether the turn has ended. */
@@ -1335,4 +1347,5 @@ export interface EventData {
   "tool_call.result_processed": CallResult;
   "tool_call.waiting": CallWaiting;
   "turn.completed": TurnCompleted;
+  "turn.started": TurnStarted;
 }

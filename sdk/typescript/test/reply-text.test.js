@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 
 import { ReplyText } from "../dist/reply-text.js";
-import { TurnTracker } from "../dist/turn-tracker.js";
+import { TurnStart } from "../dist/turn.js";
 
 function chunk(attempt, index, delta, { channel = "text", isSnapshot = false } = {}) {
   return { topic: "message.ai_chunk_received", isSnapshot, data: { turn: 1, step: 1, attempt, index, channel, delta } };
@@ -30,18 +30,32 @@ check("reply that differs is a paragraph", [chunk("1.1", 0, "I think"), chunk("2
   ["I think", "", "\n\nNo."]);
 check("reasoning is no text", [chunk("1.1", 0, "Hm", { channel: "reasoning" }), chunk("1.1", 1, "Hi")], "Hi", ["", "Hi", ""]);
 
-test("turn of a message follows from the messages before it", () => {
-  const modes = { q: "queue", s: "steer" };
-  for (const [events, wanted] of [
-    ["q.s.q.", [1, 0, 1, 0, 1, 0]],
-    ["qs.q.", [1, 1, 0, 1, 0]],
-    ["qqq..q..q", [1, 2, 3, 0, 0, 2, 0, 0, 1]],
-  ]) {
-    const tracker = new TurnTracker();
-    const pushed = [...events].map((letter, index) => {
-      const topic = letter === "." ? "turn.completed" : "message.user_processed";
-      return tracker.push({ topic, seq: index + 1, data: { mode: modes[letter] } });
-    });
-    assert.deepEqual(pushed, wanted, events);
-  }
+/** Events by one word each: `q:a` and `s:a` are a message of the id `a`, `+1:a` begins turn 1, and `.1` ends it. */
+function story(events) {
+  return events.split(" ").map((word, index) => {
+    const [head, message] = word.split(":");
+    const [seq, turn] = [index + 1, Number(head.slice(1))];
+    if (head[0] === ".") return { topic: "turn.completed", seq, data: { turn } };
+    if (head[0] === "+") return { topic: "turn.started", seq, data: { turn, messages: message.split(",") } };
+    const mode = { q: "queue", s: "steer" }[head];
+    return { topic: "message.user_processed", seq, data: { message_id: message, mode } };
+  });
+}
+
+function turnOf(message, events) {
+  const start = new TurnStart(0, message);
+  for (const event of story(events)) start.push(event);
+  return start.turn;
+}
+
+test("turn of a message is the one that begins with it, or the one that it steers", () => {
+  const log = "q:a +1:a q:b q:c .1 +2:b .2 +3:c .3";
+  assert.deepEqual(["a", "b", "c", "d"].map((message) => turnOf(message, log)), [1, 2, 3, undefined]);
+  assert.equal(turnOf("b", "q:a +1:a s:b .1"), 1);
+  assert.equal(turnOf("b", "q:a +1:a .1 s:b +2:b"), 2);
+  assert.equal(turnOf("a", ".1 .2 q:a .3 +4:a .4"), 4);
+});
+
+test("fleet that does not say when a turn begins is an error", () => {
+  assert.throws(() => turnOf("a", "q:a .1 .2"), /upgrade the fleet/);
 });

@@ -89,7 +89,7 @@ async fn read_turn(
         page.append(&mut commits);
         commits = page;
         let begins = |(_, commit): &(u64, Commit)| {
-            commit.events.iter().any(|event| matches!(event, Event::TurnStarted(started) if started.turn == turn))
+            commit.events.iter().any(|event| event.turn_started().is_some_and(|started| started.turn == turn))
         };
         let Some(before) = first.checked_sub(1).filter(|_| first > log_start) else { return Ok(commits) };
         if commits.iter().any(begins) {

@@ -194,7 +194,7 @@ impl Oracle {
                 self.ended = true;
             }
             Event::UserProcessed(message) => self.messages.push(message.message_id.to_string()),
-            Event::TurnStarted(turn) => {
+            Event::TurnStarted(turn) | Event::PrivateTurnStarted(turn) => {
                 ensure!(self.turn.is_none(), "a turn began within a turn");
                 ensure!(!self.paused, "a turn began in a pause");
                 ensure!(turn.turn == self.turns + 1, "turn {} follows turn {}", turn.turn, self.turns);

@@ -70,6 +70,8 @@ words! {
         StatusResumed = "status.resumed",
         /// A reply was decided about.
         ContinuationProgress = "continuation.progress",
+        /// A turn started, with the messages that it reads first.
+        TurnStarted = "turn.started",
         /// A turn ended, with its stop reason.
         TurnCompleted = "turn.completed",
         /// A person is asked.
@@ -150,7 +152,9 @@ events! {
     /// A user message was accepted.
     UserProcessed(UserProcessed) = "message.user_processed", public as UserProcessed;
     /// A turn started with the messages that waited.
-    TurnStarted(TurnStarted) = "turn_started";
+    TurnStarted(TurnStarted) = "turn.started", public as TurnStarted;
+    /// The same in logs of folds below 15, where viewers did not get it.
+    PrivateTurnStarted(TurnStarted) = "turn_started";
     /// The session's tools changed.
     ToolsResolved(ToolsResolved) = "tools_resolved";
     /// A model call was opened, or opened again with a new attempt.
@@ -221,6 +225,12 @@ impl Event {
     /// Whether a log begins with the commit of this event, with a snapshot that needs no commit before it.
     pub fn begins_log(&self) -> bool {
         matches!(self, Self::SessionImported(_) | Self::LogCompacted(_))
+    }
+
+    /// The turn that this event starts, in a log of any fold.
+    pub fn turn_started(&self) -> Option<&TurnStarted> {
+        let (Self::TurnStarted(started) | Self::PrivateTurnStarted(started)) = self else { return None };
+        Some(started)
     }
 
     /// The input that this event closes: it was handled, or ignored.

@@ -20,14 +20,14 @@ pub struct LimitReached {
 }
 
 /// The start of a turn, with its messages.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnStarted {
     /// Number of the turn, from 1.
     pub turn: u32,
     /// W3C `traceparent` under which the turn's spans stand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
-    /// The messages that begin it.
+    /// Ids of the messages that begin it. One that steers it later is not among them.
     pub messages: Vec<CommandId>,
     /// Whether the user only asks to go on with what had ended as completed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -99,6 +99,7 @@ impl ViewerEvent {
             Topic::ToolCallProgress => EventRole::Transient,
             Topic::SessionStarted
             | Topic::UserProcessed
+            | Topic::TurnStarted
             | Topic::AiCutReceived
             | Topic::ToolCallIdentified
             | Topic::ToolCallWaiting

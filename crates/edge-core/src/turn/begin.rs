@@ -72,8 +72,6 @@ pub enum TurnStart {
     Waiting {
         /// Command of the message that waits.
         message: CommandId,
-        /// The slot of the commit that accepted it.
-        slot: u64,
     },
 }
 
@@ -115,7 +113,7 @@ pub async fn begin_turn(
     }
     let start = match turn {
         Some(_) => TurnStart::Running,
-        None => TurnStart::Waiting { message: command_id, slot },
+        None => TurnStart::Waiting { message: command_id },
     };
     Ok(BegunTurn { session_id, slot, seq, start })
 }

@@ -5,7 +5,7 @@
 
 use contract::command::MessageMode;
 use contract::commit::OpenGate;
-use contract::event::{GateOpened, ToolCallResult, Topic, UserProcessed};
+use contract::event::{GateOpened, ToolCallResult, Topic, TurnStarted, UserProcessed};
 use contract::{CallId, Timestamp};
 use edge_core::feed::viewer_event::{EventRole, ViewerEvent};
 use edge_core::turn::{TurnOutcome, TurnPart};
@@ -41,13 +41,6 @@ impl EventBuilder {
         self.place.0
     }
 
-    /// Skips the turns before this one, if the log has them no more.
-    pub(super) fn expect_turn(&mut self, number: u32) {
-        if self.turn.is_none() {
-            self.session.turn = self.session.turn.max(number.saturating_sub(1));
-        }
-    }
-
     /// Whether no turn runs, and the session waits for a message or has ended.
     pub(super) fn is_at_rest(&self) -> bool {
         self.turn.is_none()
@@ -75,12 +68,17 @@ impl EventBuilder {
         }
         let time = event.envelope.time;
         self.session.active = self.session.active.max(time);
-        if event.topic == Topic::UserProcessed {
-            if let Ok(message) = serde_json::from_str(event.envelope.data.get()) {
-                self.push_message(message, time);
-            }
-            return std::mem::take(&mut self.ready);
+        let data = event.envelope.data.get();
+        if event.topic == Topic::UserProcessed
+            && let Ok(message) = serde_json::from_str(data)
+        {
+            self.push_message(message);
+        } else if event.topic == Topic::TurnStarted
+            && let Ok(TurnStarted { turn, messages, .. }) = serde_json::from_str(data)
+        {
+            self.begin_turn(turn, time, |message| messages.contains(&message.message_id));
         }
+        // A log of a fold below 15 does not say when a turn began, nor with which messages.
         match event.role {
             EventRole::ReplyEnd(turn, _) | EventRole::TurnOutcome(turn) => self.reach_turn(turn, time),
             EventRole::Chunk(position) => self.reach_turn(position.turn, time),
@@ -104,29 +102,27 @@ impl EventBuilder {
         std::mem::take(&mut self.ready)
     }
 
-    fn push_message(&mut self, message: UserProcessed, time: Timestamp) {
-        let steers = match message.mode {
-            MessageMode::Steer | MessageMode::Interrupt => true,
-            MessageMode::Queue => false,
-        };
-        if self.waiting.len() < WAITING_MAX {
+    fn push_message(&mut self, message: UserProcessed) {
+        let is_read_now = self.turn.is_some()
+            && match message.mode {
+                MessageMode::Steer | MessageMode::Interrupt => true,
+                MessageMode::Queue => false,
+            };
+        if is_read_now {
+            self.add_message(&message);
+        } else if self.waiting.len() < WAITING_MAX {
             self.waiting.push(message);
-        }
-        match &self.turn {
-            None => self.begin_turn(self.session.turn + 1, time),
-            Some(_) if steers => self.add_messages(),
-            Some(_) => {}
         }
     }
 
     /// Begins the turn of an event if it has not begun.
     fn reach_turn(&mut self, number: u32, time: Timestamp) {
         if number > self.session.turn {
-            self.begin_turn(number, time);
+            self.begin_turn(number, time, |_| true);
         }
     }
 
-    fn begin_turn(&mut self, number: u32, time: Timestamp) {
+    fn begin_turn(&mut self, number: u32, time: Timestamp, reads: impl Fn(&UserProcessed) -> bool) {
         let begun = RunningTurn::new(&self.session.id, &self.session.agent, number, time);
         let turn = begun.fields.running();
         self.turn = Some(begun);
@@ -136,16 +132,17 @@ impl EventBuilder {
         // A turn begins with a piece of its reply, or with an event of the log: its own number is the same for both.
         self.emit_at("turn.created", &format!("{number}.created"), json!({"turn": turn}));
         self.emit_at("turn.in_progress", &format!("{number}.in_progress"), json!({"turn": turn}));
-        self.add_messages();
+        let (read, waiting) = std::mem::take(&mut self.waiting).into_iter().partition::<Vec<_>, _>(reads);
+        self.waiting = waiting;
+        for message in &read {
+            self.add_message(message);
+        }
     }
 
-    fn add_messages(&mut self) {
-        let turn = self.turn_id();
-        for message in std::mem::take(&mut self.waiting) {
-            let item = items::user_message(&self.session.id, &turn, &message);
-            let place = format!("{}-added", message.message_id);
-            self.emit_at("turn.item.added", &place, json!({"item": item, "output_index": null}));
-        }
+    fn add_message(&mut self, message: &UserProcessed) {
+        let item = items::user_message(&self.session.id, &self.turn_id(), message);
+        let place = format!("{}-added", message.message_id);
+        self.emit_at("turn.item.added", &place, json!({"item": item, "output_index": null}));
     }
 
     fn push_part(&mut self, part: TurnPart, time: Timestamp) {

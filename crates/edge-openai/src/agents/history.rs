@@ -2,7 +2,6 @@
 
 use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
-use contract::event::Event;
 use edge_core::access::ApiCaller;
 use edge_core::api::{ReachedSession, SessionApi};
 use edge_core::api_error::ApiError;
@@ -59,11 +58,6 @@ pub(super) async fn replay(
     let key = session.key();
     let (mut builder, mut record) = (EventBuilder::new(start, 0), SessionRecord::default());
     for (slot, commit) in api.commits_from(session, 0).await? {
-        for event in &commit.events {
-            if let Event::TurnStarted(started) = event {
-                builder.expect_turn(started.turn);
-            }
-        }
         for event in events_of_commit(key, slot, &commit) {
             for event in builder.push(&event) {
                 record.push(&event);

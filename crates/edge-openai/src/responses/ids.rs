@@ -56,7 +56,7 @@ impl ResponseId {
     pub(super) fn of(begun: &BegunTurn, commit: Option<&Commit>) -> Self {
         let waiting = match &begun.start {
             TurnStart::Running => None,
-            TurnStart::Waiting { message, .. } => {
+            TurnStart::Waiting { message } => {
                 commit.map(|commit| messages_of(commit).position(|id| id == message).unwrap_or_default())
             }
         };
@@ -66,7 +66,7 @@ impl ResponseId {
     /// Finds the turn of the response from its commit; `None` if nothing began there.
     pub(super) fn begun(&self, commit: &Commit) -> Option<BegunTurn> {
         let start = match self.waiting {
-            Some(number) => TurnStart::Waiting { message: messages_of(commit).nth(number)?.clone(), slot: self.slot },
+            Some(number) => TurnStart::Waiting { message: messages_of(commit).nth(number)?.clone() },
             None => commit.events.iter().any(begins_or_continues).then_some(TurnStart::Running)?,
         };
         Some(BegunTurn { session_id: self.session.clone(), slot: self.slot, seq: commit.last_seq(), start })
@@ -92,7 +92,7 @@ fn messages_of(commit: &Commit) -> impl Iterator<Item = &CommandId> {
 
 /// Whether a request of a client is behind an event, after which a turn goes on.
 fn begins_or_continues(event: &Event) -> bool {
-    matches!(event, Event::TurnStarted(_) | Event::GateClosed(_) | Event::ToolCallResult(_))
+    event.turn_started().is_some() || matches!(event, Event::GateClosed(_) | Event::ToolCallResult(_))
 }
 
 /// Makes the id of a conversation from random text.

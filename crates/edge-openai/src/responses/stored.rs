@@ -2,7 +2,6 @@
 
 use contract::Timestamp;
 use contract::commit::Commit;
-use contract::event::Event;
 use contract::limits::SLOTS_PER_PAGE;
 use edge_core::access::ApiCaller;
 use edge_core::api::{ReachedSession, SessionApi};
@@ -61,7 +60,7 @@ impl StoredResponse {
     ) -> Option<Self> {
         let begun = id.begun(commit)?;
         let turn = commit.events.iter().find_map(|event| {
-            let Event::TurnStarted(started) = event else { return None };
+            let started = event.turn_started()?;
             (begun.start == TurnStart::Running).then_some(started.turn)
         });
         Some(Self { session, begun, turn, fields })
@@ -88,7 +87,7 @@ pub(super) fn replay_commits(id: &ResponseId, stored: &StoredResponse, commits: 
     let mut turn = stored.turn;
     let mut has_begun = stored.begun.start == TurnStart::Running;
     for (slot, commit) in commits {
-        if let TurnStart::Waiting { message, .. } = &stored.begun.start {
+        if let TurnStart::Waiting { message } = &stored.begun.start {
             turn = turn.or(commit.turn_of(message));
             has_begun |= turn.is_some();
         }

@@ -42,6 +42,8 @@ fn a_log_of_the_first_fold_still_folds() {
         commits.iter().cloned().map(|(slot, commit)| (slot, Commit { snapshot: None, ..commit })).collect();
     let whole = Session::replay(key(), &unsnapped).unwrap();
     assert_eq!((whole.next_slot(), whole.phase()), (141, Phase::Ended));
+    // The starts of turns were no public events then, and take no `seq` now.
+    assert_eq!(Some(whole.seq()), commits.last().map(|(_, commit)| commit.last_seq()));
 
     // From each page's snapshot on, as an orchestrator reads it.
     for page in 0..=2 {

@@ -94,7 +94,7 @@ class AsyncClient:
             tools=fleet_tools,
             **settings,
         )
-        message = key if prompt is not None else None
+        message = (key, reply.get("turn")) if prompt is not None else None
         # A session that was started with this key before has events of its own.
         callbacks = GateCallbacks(on_approval, on_question)
         return self._session(reply["session_id"], brought, callbacks, message, is_new=idempotency_key is None)
@@ -112,7 +112,13 @@ class AsyncClient:
         return self._session(session_id, [to_client_tool(tool) for tool in tools], callbacks, None, is_new=False)
 
     def _session(
-        self, session_id: str, tools: list[ClientTool], callbacks: GateCallbacks, message: str | None, *, is_new: bool
+        self,
+        session_id: str,
+        tools: list[ClientTool],
+        callbacks: GateCallbacks,
+        message: tuple[str, int | None] | None,
+        *,
+        is_new: bool,
     ) -> AsyncSession:
         seconds = self.transport.retry_seconds
         return AsyncSession(

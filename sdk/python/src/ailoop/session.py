@@ -15,7 +15,6 @@ from .gates import GateCallbacks
 from .responder import Responder
 from .transport import is_retryable, pause
 from .turn import AsyncTurn, TurnStart
-from .turn_tracker import TurnTracker
 from .types import CommandReply, SessionSummary
 
 Content = str | list[dict[str, Any]]
@@ -33,14 +32,15 @@ class AsyncSession:
         tools: Iterable[ClientTool] = (),
         callbacks: GateCallbacks,
         retry_seconds: float = 60.0,
-        first_message: str | None = None,
+        first_message: tuple[str, int | None] | None = None,
         is_new: bool = False,
     ) -> None:
         self.id = session_id
         self._api, self._tools, self._callbacks, self._retry_seconds = api, list(tools), callbacks, retry_seconds
+        #: Id of the message with which the session was started, and its turn if it has begun.
         self._first_message = first_message
-        #: Where the next turn begins to read; unknown for a session that others have used.
-        self._tracker = TurnTracker() if is_new else None
+        #: The last `seq` that this program has read; unknown for a session that others have used.
+        self._seq = 0 if is_new else None
 
     async def send(
         self, content: Content, *, mode: Mode = "queue", idempotency_key: str | None = None, wait: bool = True
@@ -62,10 +62,10 @@ class AsyncSession:
         async def begin() -> TurnStart:
             if content is None:
                 return await self._find_turn(responder)
-            tracker = await self._find_place(responder, idempotency_key is not None)
+            seq = await self._find_place(responder, idempotency_key is not None)
             key = idempotency_key or uuid.uuid4().hex
             reply = await self.send(content, mode=mode, idempotency_key=key)
-            return TurnStart(tracker, message_id=key, turn=reply.get("turn"))
+            return TurnStart(seq, message_id=key, turn=reply.get("turn"))
 
         return AsyncTurn(begin, self.events, responder, self._go_on)
 
@@ -123,40 +123,25 @@ class AsyncSession:
         """Cancels open calls, and ends the session."""
         return await self._api.session_stop(self.id, reason=reason)
 
-    def _go_on(self, tracker: TurnTracker) -> None:
-        if self._tracker is None or tracker.seq > self._tracker.seq:
-            self._tracker = tracker
+    def _go_on(self, seq: int) -> None:
+        self._seq = max(self._seq or 0, seq)
 
-    async def _find_place(self, responder: Responder, may_be_repeated: bool) -> TurnTracker:
-        """Where to read from, before a message is sent. A message that may have been sent before can be anywhere."""
-        if self._tracker is not None and not may_be_repeated:
-            return self._tracker.copy()
+    async def _find_place(self, responder: Responder, may_be_repeated: bool) -> int:
+        """After which `seq` to read, before a message is sent. One that may have been sent before can be anywhere."""
+        if self._seq is not None and not may_be_repeated:
+            return self._seq
         summary = await self.get()
         responder.skip_answered(summary)
-        tracker = TurnTracker()
-        if summary["phase"] == "idle" and not may_be_repeated:
-            tracker.seq = summary["seq"]
-        return tracker
+        return summary["seq"] if summary["phase"] == "idle" and not may_be_repeated else 0
 
     async def _find_turn(self, responder: Responder) -> TurnStart:
         if self._first_message is not None:
-            message, self._first_message = self._first_message, None
-            if self._tracker is None:
+            (message, turn), self._first_message = self._first_message, None
+            if self._seq is None:
                 responder.skip_answered(await self.get())
-            return TurnStart(TurnTracker(), message_id=message)
+            return TurnStart(0, message_id=message, turn=turn)
         summary = await self.get()
         responder.skip_answered(summary)
-        tracker = TurnTracker()
-        begins = [tracker.copy()]
-        async with aclosing(self.events(chunks=False)) as events:
-            async for event in events:
-                tracker.push(event)
-                if event.topic == "turn.completed":
-                    begins.append(tracker.copy())
-                if tracker.seq >= summary["seq"]:
-                    break
-        if tracker.is_running:
-            return TurnStart(begins[-1])
-        if len(begins) == 1:
+        if summary["turn"] == 0:
             raise Conflict(f"session {self.id} has no turn yet: give a message", code="not_now")
-        return TurnStart(begins[-2])
+        return TurnStart(0, turn=summary["turn"])

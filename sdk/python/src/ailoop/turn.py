@@ -6,11 +6,10 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from .errors import Conflict, TurnFailed
+from .errors import AiloopError, Conflict, TurnFailed
 from .event import Event
 from .reply_text import ReplyText
 from .responder import Responder
-from .turn_tracker import TurnTracker
 from .types import Spent, StopReason
 
 
@@ -38,11 +37,39 @@ class TurnResult:
 class TurnStart:
     """Where to read from, and which turn it is."""
 
-    tracker: TurnTracker
-    #: Id of the message whose turn it is. Without one, it is the first turn from here on.
+    #: The last `seq` before the events to read.
+    seq: int
+    #: Id of the message whose turn it is.
     message_id: str | None = None
-    #: Number of the turn, if the message has begun it. A message that waits has no turn yet.
+    #: Number of the turn, once it is known: an event says with which messages a turn begins.
     turn: int | None = None
+    #: Whether the message is in the log, and its turn is not known.
+    is_waiting: bool = False
+    #: The turn that runs.
+    running: int | None = None
+    #: Turns that ended meanwhile without a start that was seen. One had started before the message came.
+    unseen_turns: int = 0
+
+    def push(self, event: Event) -> None:
+        """Takes an event, which may say which turn it is."""
+        self.seq = event.seq or self.seq
+        if event.topic == "message.user_processed" and event.data["message_id"] == self.message_id:
+            if event.data.get("mode") != "queue" and self.turn is None:
+                # The turn that runs reads it.
+                self.turn = self.running
+            self.is_waiting = self.turn is None
+        elif event.topic == "turn.started":
+            self.running = event.data["turn"]
+            if self.message_id in event.data["messages"]:
+                self.turn, self.is_waiting = self.running, False
+        elif event.topic == "turn.completed":
+            self.unseen_turns += self.is_waiting and self.running is None
+            self.running = None
+            if self.unseen_turns > 1:
+                turn = event.data["turn"]
+                raise AiloopError(
+                    f"no event said with which messages turn {turn} began: upgrade the fleet", code="internal"
+                )
 
 
 _TEXT_TOPICS = ("message.ai_chunk_received", "message.ai_full_received")
@@ -56,7 +83,7 @@ class AsyncTurn:
     Nothing is sent before. A turn goes on in the fleet if this object is dropped.
     """
 
-    def __init__(self, begin: Begin, follow: Follow, responder: Responder, on_end: Callable[[TurnTracker], None]) -> None:
+    def __init__(self, begin: Begin, follow: Follow, responder: Responder, on_end: Callable[[int], None]) -> None:
         self._begin, self._follow, self._responder, self._on_end = begin, follow, responder, on_end
         self._result: TurnResult | None = None
         self._failure: TurnFailed | None = None
@@ -91,17 +118,13 @@ class AsyncTurn:
             await self._responder.close()
 
     async def _read(self, start: TurnStart) -> AsyncGenerator[str, None]:
-        tracker, ends_left = start.tracker, 0 if start.message_id else 1
         replies: dict[int, ReplyText] = {}
         has_text, last_error = False, None
-        async with aclosing(_or_failure(self._follow(tracker.seq + 1), self._responder)) as events:
+        async with aclosing(_or_failure(self._follow(start.seq + 1), self._responder)) as events:
             async for event in events:
                 self._responder.push(event)
-                is_ours = ends_left == 1 if start.turn is None else event.data.get("turn") == start.turn
-                if event.seq is not None:
-                    ends = tracker.push(event)
-                    if ends and event.data["message_id"] == start.message_id:
-                        ends_left = ends
+                start.push(event)
+                is_ours = start.turn is not None and event.data.get("turn") == start.turn
                 if event.topic in _TEXT_TOPICS and is_ours:
                     text, has_text = _text_of(event, replies, has_text)
                     if text:
@@ -109,11 +132,9 @@ class AsyncTurn:
                 elif event.topic == "error" and event.seq is not None:
                     last_error = event.data
                 elif event.topic == "session_ended" or (event.topic == "turn.completed" and is_ours):
-                    self._on_end(tracker)
+                    self._on_end(start.seq)
                     self._end(event, last_error)
                     return
-                elif event.topic == "turn.completed" and ends_left > 1:
-                    ends_left -= 1
 
     def _end(self, event: Event, last_error: dict[str, Any] | None) -> None:
         data = event.data

@@ -4,7 +4,7 @@ from typing import Any, Literal, TypedDict
 
 from typing_extensions import NotRequired
 
-__all__ = ["Agent", "AgentDescription", "AgentList", "AgentStats", "AiChunk", "AiCut", "AiReply", "AnsweredMail", "ApprovalRule", "Budget", "BudgetList", "CallHolder", "CallList", "CallResult", "CallWaiting", "Caller", "ChildUsage", "ClosedMail", "CommandReply", "ConfigurationMark", "ContinuationSettings", "DeadLetter", "DeadLetterList", "DeadLetterName", "DeadLetterRetry", "Effect", "Finding", "FleetStatus", "FleetTool", "FleetToolList", "FullResult", "FullResultRef", "Function", "GateKind", "GateList", "GateOpened", "History", "IntervalStats", "Limits", "Mail", "MailList", "Model", "ModelHealth", "ModelList", "OnExpiry", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "PromptComponent", "QueueDepth", "QueueList", "QueueStatus", "ReadableCall", "ReadableMessage", "ReadableTurn", "RepairReport", "ReplayDifference", "ReplayReport", "ReplayedCommit", "Replica", "ReplyDecision", "Scope", "SentMail", "SessionCounters", "SessionDescription", "SessionEnded", "SessionError", "SessionNumbers", "SessionPage", "SessionSummary", "SessionTrace", "SessionWait", "Spent", "StatsList", "StopReason", "StorageStatus", "ToolCall", "ToolFilter", "ToolReplica", "ToolReplicaList", "TraceSpan", "Transcript", "TrialResult", "TriedTool", "TurnCompleted", "TurnTrace", "Usage", "WorkerLoad"]
+__all__ = ["Agent", "AgentDescription", "AgentList", "AgentStats", "AiChunk", "AiCut", "AiReply", "AnsweredMail", "ApprovalRule", "Budget", "BudgetList", "CallHolder", "CallList", "CallResult", "CallWaiting", "Caller", "ChildUsage", "ClosedMail", "CommandReply", "ConfigurationMark", "ContinuationSettings", "DeadLetter", "DeadLetterList", "DeadLetterName", "DeadLetterRetry", "Effect", "Finding", "FleetStatus", "FleetTool", "FleetToolList", "FullResult", "FullResultRef", "Function", "GateKind", "GateList", "GateOpened", "History", "IntervalStats", "Limits", "Mail", "MailList", "Model", "ModelHealth", "ModelList", "OnExpiry", "OpenCall", "OpenGate", "Outcome", "PendingCall", "PendingGate", "Phase", "PromptComponent", "QueueDepth", "QueueList", "QueueStatus", "ReadableCall", "ReadableMessage", "ReadableTurn", "RepairReport", "ReplayDifference", "ReplayReport", "ReplayedCommit", "Replica", "ReplyDecision", "Scope", "SentMail", "SessionCounters", "SessionDescription", "SessionEnded", "SessionError", "SessionNumbers", "SessionPage", "SessionSummary", "SessionTrace", "SessionWait", "Spent", "StatsList", "StopReason", "StorageStatus", "ToolCall", "ToolFilter", "ToolReplica", "ToolReplicaList", "TraceSpan", "Transcript", "TrialResult", "TriedTool", "TurnCompleted", "TurnStarted", "TurnTrace", "Usage", "WorkerLoad"]
 
 Effect = Literal["pure", "idempotent", "at_most_once", "reconcilable"]
 
@@ -975,6 +975,16 @@ TurnCompleted = TypedDict(
         "note": NotRequired[str],
         "spent_own": NotRequired["Spent"],
         "status": NotRequired[str],
+    },
+)
+
+TurnStarted = TypedDict(
+    "TurnStarted",
+    {
+        "messages": list[str],
+        "turn": int,
+        "premature": NotRequired[bool],
+        "traceparent": NotRequired[str],
     },
 )
 

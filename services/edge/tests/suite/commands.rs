@@ -35,15 +35,15 @@ async fn session_from_start_to_stop_answers_every_command() {
         "session.start",
         json!({"session_id": "s", "command_id": "c1", "prompt": "hello", "interactive": true}),
     );
-    assert_eq!(started.await, json!({"session_id": "s", "command_id": "c1", "done": true, "seq": 2, "turn": 1}));
+    assert_eq!(started.await, json!({"session_id": "s", "command_id": "c1", "done": true, "seq": 3, "turn": 1}));
     let sent = ws.expect_ok("session.send", json!({"session_id": "s", "command_id": "c2", "text": "more"})).await;
-    assert_eq!((&sent["done"], &sent["seq"]), (&json!(true), &json!(3)));
-    assert_eq!(ws.expect_ok("session.pause", json!({"session_id": "s", "reason": "lunch"})).await["seq"], 4);
+    assert_eq!((&sent["done"], &sent["seq"]), (&json!(true), &json!(4)));
+    assert_eq!(ws.expect_ok("session.pause", json!({"session_id": "s", "reason": "lunch"})).await["seq"], 5);
 
     let info = ws.expect_ok("session.get", json!({"session_id": "s"})).await;
-    assert_eq!((&info["phase"], &info["title"], &info["seq"]), (&json!("paused"), &json!("hello"), &json!(4)));
+    assert_eq!((&info["phase"], &info["title"], &info["seq"]), (&json!("paused"), &json!("hello"), &json!(5)));
     let history = ws.expect_ok("session.history", json!({"session_id": "s"})).await;
-    assert_eq!(history["seq"], 4);
+    assert_eq!(history["seq"], 5);
     assert_eq!(history["messages"][0], json!({"role": "system", "content": "You are Alice."}));
 
     assert_eq!(ws.expect_ok("session.stop", json!({"session_id": "s"})).await["done"], true);
@@ -182,7 +182,7 @@ async fn repeated_command_is_handled_once_and_answered_alike() {
     ws.expect_ok("session.stop", json!({"session_id": "s", "command_id": "end"})).await;
     assert_eq!(ws.expect_ok("session.send", send()).await, first, "the answer is the same after the end");
     assert_eq!(ws.expect_ok("session.stop", json!({"session_id": "s", "command_id": "end"})).await["done"], true);
-    assert_eq!(ws.expect_ok("session.get", json!({"session_id": "s"})).await["seq"], 4);
+    assert_eq!(ws.expect_ok("session.get", json!({"session_id": "s"})).await["seq"], 5);
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn command_with_lost_ack_is_answered_from_log() {
     let mut ws = fixture.ws().await;
     let started =
         ws.expect_ok("session.start", json!({"session_id": "s", "prompt": "hello", "interactive": true})).await;
-    assert_eq!((&started["done"], &started["seq"]), (&json!(true), &json!(2)));
+    assert_eq!((&started["done"], &started["seq"]), (&json!(true), &json!(3)));
     assert_eq!(ws.expect_code("session.resume", json!({"session_id": "s"})).await, "not_now");
 }
 

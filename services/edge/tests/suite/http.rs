@@ -30,7 +30,7 @@ async fn session_is_started_steered_and_read_over_http() {
     let (status, session) = http.get("/v1/sessions/s1").await;
     assert_eq!((status, &session["session_id"]), (200, &json!("s1")));
     let (status, history) = http.get("/v1/sessions/s1/history").await;
-    assert_eq!((status, &history["seq"]), (200, &json!(4)), "{history}");
+    assert_eq!((status, &history["seq"]), (200, &json!(5)), "{history}");
     assert_eq!(http.get("/v1/sessions/s1/transcript?after=0&limit=1").await.0, 200);
     for path in ["/v1/agents", "/v1/models", "/v1/tools", "/v1/gates", "/v1/stats", "/v1/openapi.json"] {
         assert_eq!(http.get(path).await.0, 200, "{path}");

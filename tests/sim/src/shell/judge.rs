@@ -164,6 +164,7 @@ fn follows_failure(event: &Event) -> bool {
         | Event::SessionEnded(_)
         | Event::UserProcessed(_)
         | Event::TurnStarted(_)
+        | Event::PrivateTurnStarted(_)
         | Event::ToolsResolved(_)
         | Event::CallCancelled(_)
         | Event::ModelCallInterrupted(_)

@@ -137,7 +137,7 @@ impl World {
                 self.effects.insert(identified.call.to_string(), identified.effect);
             }
             self.figures.rare.count(event);
-            if let Event::TurnStarted(turn) = event {
+            if let Some(turn) = event.turn_started() {
                 self.turn_messages.insert(turn.turn, turn.messages.clone());
             }
             if let Event::ClientCallOpened(opened) = event {

@@ -77,6 +77,7 @@ impl RareEvents {
             | Event::SessionEnded(_)
             | Event::UserProcessed(_)
             | Event::TurnStarted(_)
+            | Event::PrivateTurnStarted(_)
             | Event::ToolsResolved(_)
             | Event::ModelCallOpened(_)
             | Event::ModelCallFailed(_)
