@@ -43,6 +43,7 @@ on_one_node! {
     queue::silent_holder_loses_its_item,
     queue::held_items_are_redelivered_after_a_restart,
     queue::draining_worker_returns_its_items,
+    queue::item_returned_to_a_draining_worker_goes_on_before_its_last_pull_ends,
     queue::server_away_busy_worker_drains_and_nothing_waits_without_end,
     queue::item_failing_for_good_is_a_dead_letter,
     queue::slow_tenant_does_not_delay_another_on_a_real_server,

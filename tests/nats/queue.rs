@@ -20,6 +20,7 @@ use contract::subject::{self, SessionKey, Subject};
 use contract::{CallId, ErrorCode, ToolName};
 use futures::{StreamExt, TryStreamExt};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::nats::world::{World, eventually, id, key, pull, pull_one};
 
@@ -187,6 +188,39 @@ pub(crate) async fn draining_worker_returns_its_items(world: &mut World) -> anyh
         done(&world.bus, &delivery).await?;
         seen.insert(delivery.seq);
     }
+    Ok(())
+}
+
+pub(crate) async fn item_returned_to_a_draining_worker_goes_on_before_its_last_pull_ends(
+    world: &mut World,
+) -> anyhow::Result<()> {
+    const PLACES: usize = 5;
+    let bus = &world.bus;
+    let holder = Arc::new(Holder::default());
+    let worker = Worker::start(world.connect(1).await?, Queue::Tool, PLACES, holder.clone());
+    publish_calls(bus, "drains", PLACES).await?;
+    // A single tool gets all permits but one, so that the last call waits.
+    eventually("one call waits for a permit", || async {
+        holder.given.load(Ordering::SeqCst) == PLACES - 1
+            && bus.transport().depth(Queue::Tool).await.is_ok_and(|depth| depth.held == PLACES as u64)
+    })
+    .await?;
+    // This pull stays open after its first item, and the server serves it after the pull of the worker.
+    let mut pulled = bus.transport().pull(Queue::Tool, 2, PATIENCE, CancellationToken::new()).await?;
+    eventually("both pulls are open", || async {
+        bus.transport().queue_state(Queue::Tool).await.is_ok_and(|state| state.pullers == 2)
+    })
+    .await?;
+    let came = async {
+        let delivery = pulled.next().await.context("a pull ends without an item")??;
+        anyhow::Ok((delivery, bus.transport().queue_state(Queue::Tool).await?.pullers))
+    };
+    let (delivery, pullers) = tokio::select! {
+        came = came => came?,
+        () = worker.drain(PATIENCE) => anyhow::bail!("a handler ended"),
+    };
+    ensure!(delivery.delivered > 1, "the worker had no item that waited");
+    ensure!(pullers == 2, "the item waited for the end of the last pull");
     Ok(())
 }
 

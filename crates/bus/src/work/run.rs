@@ -1,6 +1,6 @@
 //! The one loop of a worker.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +29,11 @@ use crate::{Bus, BusError, Delivery, SubscriptionEvent, retry};
 /// the server gives to an abandoned pull is redelivered only after its ack wait. The time is far below the ack wait, so
 /// that the server does not redeliver an item over the same dead connection.
 const PULL_WAIT: Duration = Duration::from_secs(1);
-/// Delay of a redelivery after the end of the last pull, for an item that came to that pull again after it was handed
-/// back.
+/// Times that a worker that stops hands an item back at once. The server serves open pulls in turn: an item that came to
+/// the last pull of this worker goes to another pull next, unless another item was delivered meanwhile. Of many items
+/// that are handed back together, each time about half come here again beside one other worker.
+const AT_ONCE_MAX: u32 = 5;
+/// Delay of a redelivery after the end of the last pull, for an item that came to that pull again and again.
 const PULL_OVER: Duration = Duration::from_millis(50);
 
 type Pulled = BoxStream<'static, Result<Delivery, BusError>>;
@@ -140,8 +143,8 @@ struct Intake {
     /// Number of the last run.
     runs: u64,
     last_ack: Arc<LastAck>,
-    /// Handed back since the worker stopped.
-    returned: BTreeSet<ItemId>,
+    /// Number of times that each item was handed back since the worker stopped.
+    returned: BTreeMap<ItemId, u32>,
 }
 
 impl Intake {
@@ -158,7 +161,7 @@ impl Intake {
             running: JoinSet::new(),
             runs: 0,
             last_ack: Arc::default(),
-            returned: BTreeSet::new(),
+            returned: BTreeMap::new(),
         }
     }
 
@@ -310,12 +313,13 @@ impl Intake {
         }
     }
 
-    /// Hands an item back at once when the worker stops. Where it comes to our own last pull again, it waits until that
-    /// is over: otherwise it would turn around here until its deliveries are used up.
+    /// Hands an item back at once when the worker stops. An item that came here [`AT_ONCE_MAX`] times since waits until
+    /// our own last pull is over: nobody else pulls, and it would turn around here until its deliveries are used up.
     async fn give_back(&mut self, delivery: &Delivery, pull_ends: Instant) {
-        let first = self.returned.insert(ItemId::of(delivery));
+        let times = self.returned.entry(ItemId::of(delivery)).or_default();
+        *times += 1;
         let over = || pull_ends.saturating_duration_since(Instant::now()) + PULL_OVER;
-        hand_back(&self.bus, delivery, if first { Duration::ZERO } else { over() }).await;
+        hand_back(&self.bus, delivery, if *times <= AT_ONCE_MAX { Duration::ZERO } else { over() }).await;
     }
 }
 
