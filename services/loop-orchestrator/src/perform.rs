@@ -8,9 +8,8 @@ use contract::commit::turn_of;
 use contract::event::{ContinuationProgress, Envelope, Event, InputKind, InputRef, Topic};
 use contract::limits::INLINE_BYTES_MAX;
 use contract::model::ItemMeta;
-use contract::streams::{Objects, Queue};
+use contract::streams::Queue;
 use contract::subject::SessionKey;
-use contract::tool::sha256_hex;
 use contract::{ErrorCode, Json};
 use futures::future::join_all;
 use serde::Serialize;
@@ -114,11 +113,8 @@ async fn publish_events(bus: &Bus, key: &SessionKey, events: Vec<(Topic, Envelop
     for (topic, mut envelope) in events {
         let bytes = envelope.data.get().len();
         if bytes > INLINE_BYTES_MAX {
-            let sha256 = sha256_hex(envelope.data.get().as_bytes());
-            let body = envelope.data.get().as_bytes().to_vec().into();
-            // For viewers that are connected now: the commit has the data for later ones.
-            bus.transport().put_object(Objects::Work, &sha256, body).await?;
-            envelope.data = Json::of(&serde_json::json!({"$blob": sha256, "bytes": bytes}));
+            // Viewers read the event from the log instead, where they find it whole.
+            envelope.data = Json::of(&serde_json::json!({"$blob": "", "bytes": bytes}));
         }
         bus.publish_event(key, topic, &envelope).await?;
     }
