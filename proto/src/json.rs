@@ -74,19 +74,8 @@ pub trait Limit {
     fn take_json(&mut self, field: &str, text: &str) -> Result<(), String>;
 }
 
-/// No limit, for messages from a program that one trusts.
-#[derive(Debug)]
-pub struct Unlimited;
-
-impl Limit for Unlimited {
-    fn take_fields(&mut self, _: usize) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn take_json(&mut self, _: &str, _: &str) -> Result<(), String> {
-        Ok(())
-    }
-}
+/// Function that takes a JSON text before it is parsed, as [`Limit::take_json`].
+type TakeJson<'a> = dyn FnMut(&str, &str) -> Result<(), String> + 'a;
 
 /// Reads an encoded message as a JSON object, within a limit.
 pub fn decode(
@@ -95,13 +84,21 @@ pub fn decode(
     limit: &mut dyn Limit,
 ) -> Result<Map<String, Value>, ConversionError> {
     limit.take_fields(count_fields(descriptor, message)?).map_err(ConversionError)?;
+    read(descriptor, message, &mut |field, text| limit.take_json(field, text))
+}
+
+fn read(
+    descriptor: &MessageDescriptor,
+    message: &[u8],
+    take_json: &mut TakeJson,
+) -> Result<Map<String, Value>, ConversionError> {
     let message = DynamicMessage::decode(descriptor.clone(), message).map_err(damaged)?;
     // A field that may be absent says itself whether it is. The others have their value, also where that is nothing.
     let options =
         SerializeOptions::new().skip_default_fields(false).use_proto_field_name(true).stringify_64_bit_integers(false);
     let value = message.serialize_with_options(serde_json::value::Serializer, &options).map_err(damaged)?;
     let Value::Object(fields) = value else { return Ok(Map::new()) };
-    read_fields(fields, descriptor, limit)
+    read_fields(fields, descriptor, take_json)
 }
 
 /// Encodes JSON as a message.
@@ -116,9 +113,9 @@ pub trait ApiMessage: Message + Name + Default {}
 
 impl<M: Message + Name + Default> ApiMessage for M {}
 
-/// Returns a message as a JSON object.
+/// Returns a message as a JSON object. It has no limit: the caller has the message already.
 pub fn to_value<M: ApiMessage>(message: &M) -> Result<Value, ConversionError> {
-    decode(&descriptor::<M>()?, &message.encode_to_vec(), &mut Unlimited).map(Value::Object)
+    read(&descriptor::<M>()?, &message.encode_to_vec(), &mut |_, _| Ok(())).map(Value::Object)
 }
 
 /// Makes a message of JSON. A field that it does not have is an error.
@@ -161,16 +158,20 @@ fn count_fields(descriptor: &MessageDescriptor, mut bytes: &[u8]) -> Result<usiz
 fn read_fields(
     fields: Map<String, Value>,
     descriptor: &MessageDescriptor,
-    limit: &mut dyn Limit,
+    take_json: &mut TakeJson,
 ) -> Result<Map<String, Value>, ConversionError> {
     let read = |(name, value): (String, Value)| match descriptor.get_field_by_name(&name) {
-        Some(field) => read_field(name, value, &field, limit),
+        Some(field) => read_field(name, value, &field, take_json),
         None => Ok((name, value)),
     };
     fields.into_iter().map(read).collect()
 }
 
-fn read_message(value: Value, descriptor: &MessageDescriptor, limit: &mut dyn Limit) -> Result<Value, ConversionError> {
+fn read_message(
+    value: Value,
+    descriptor: &MessageDescriptor,
+    take_json: &mut TakeJson,
+) -> Result<Value, ConversionError> {
     let Value::Object(mut fields) = value else { return Ok(value) };
     if let Some(text) = fields.remove(AS_TEXT) {
         if fields.values().any(|other| other.as_array().is_none_or(|items| !items.is_empty())) {
@@ -178,7 +179,7 @@ fn read_message(value: Value, descriptor: &MessageDescriptor, limit: &mut dyn Li
         }
         return Ok(text);
     }
-    let mut fields = read_fields(fields, descriptor, limit)?;
+    let mut fields = read_fields(fields, descriptor, take_json)?;
     Ok(fields.remove(AS_LIST).unwrap_or(Value::Object(fields)))
 }
 
@@ -186,12 +187,12 @@ fn read_field(
     name: String,
     value: Value,
     field: &FieldDescriptor,
-    limit: &mut dyn Limit,
+    take_json: &mut TakeJson,
 ) -> Result<(String, Value), ConversionError> {
     if let Some(of_json) = name.strip_suffix(JSON_END) {
         let mut parse = |text: Value| {
             let text = text.as_str().unwrap_or_default();
-            limit.take_json(&name, text).map_err(ConversionError)?;
+            take_json(&name, text).map_err(ConversionError)?;
             serde_json::from_str(text).map_err(|error| ConversionError(format!("`{name}` is not JSON: {error}")))
         };
         let value = match value {
@@ -201,7 +202,7 @@ fn read_field(
         return Ok((of_json.to_owned(), value));
     }
     let Some(message) = message_of(field) else { return Ok((name, value)) };
-    let mut read = |value| read_message(value, &message, limit);
+    let mut read = |value| read_message(value, &message, take_json);
     let value = match value {
         Value::Array(items) => items.into_iter().map(read).collect::<Result<_, _>>().map(Value::Array)?,
         Value::Object(entries) if field.is_map() => {

@@ -24,6 +24,30 @@ pub const RETRY_AFTER_MS: &str = "ailoop-retry-after-ms";
 /// The metadata key of the last `seq`, of errors about a cursor.
 pub const LAST_SEQ: &str = "ailoop-seq";
 
+/// Request of a command that has nothing but a reason.
+pub trait ControlRequest {
+    /// Makes the request; an empty reason is left out.
+    fn of(session_id: &str, command_id: Option<String>, reason: &str) -> Self;
+}
+
+macro_rules! control_requests {
+    ($($request:ident),+) => {$(
+        impl ControlRequest for $request {
+            fn of(session_id: &str, command_id: Option<String>, reason: &str) -> Self {
+                let reason = Some(reason.to_owned()).filter(|reason| !reason.is_empty());
+                Self { session_id: session_id.to_owned(), command_id, reason, wait: None }
+            }
+        }
+    )+};
+}
+control_requests!(
+    CancelTurnRequest,
+    ClearSessionRequest,
+    PauseSessionRequest,
+    ResumeSessionRequest,
+    StopSessionRequest
+);
+
 impl From<String> for Content {
     fn from(text: String) -> Self {
         Self { as_text: Some(text), as_list: Vec::new() }

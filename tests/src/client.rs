@@ -7,10 +7,10 @@ use anyhow::{Context, bail, ensure};
 use futures::{SinkExt, StreamExt};
 use proto::json::from_value;
 use proto::{
-    AnswerGateRequest, AnswerToolCallRequest, CancelTurnRequest, CommandReply, GetHistoryRequest, GetSessionRequest,
-    ListClientCallsRequest, ListGatesRequest, ListSessionsRequest, ListToolsRequest, Notification, PauseSessionRequest,
-    PendingCall, PendingGate, ResumeSessionRequest, SendMessageRequest, SessionPage, StartSessionRequest,
-    StopSessionRequest, WatchSessionRequest,
+    AnswerGateRequest, AnswerToolCallRequest, CancelTurnRequest, CommandReply, ControlRequest, GetHistoryRequest,
+    GetSessionRequest, ListClientCallsRequest, ListGatesRequest, ListSessionsRequest, ListToolsRequest, Notification,
+    PauseSessionRequest, PendingCall, PendingGate, ResumeSessionRequest, SendMessageRequest, SessionPage,
+    StartSessionRequest, StopSessionRequest, WatchSessionRequest,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -150,19 +150,12 @@ impl TestClient {
 
     /// As [`TestClient::control`], with a command id, so that the command may be repeated.
     pub async fn control_as(&self, session: &str, id: &str, control: Control) -> anyhow::Result<CommandReply> {
-        let (session_id, command_id, reason, wait) = (session.to_owned(), some(id), None, None);
-        let mut sessions = self.0.clone();
+        let (id, mut sessions) = (some(id), self.0.clone());
         with_code(match control {
-            Control::Pause => {
-                sessions.pause_session(PauseSessionRequest { session_id, command_id, reason, wait }).await
-            }
-            Control::Resume => {
-                sessions.resume_session(ResumeSessionRequest { session_id, command_id, reason, wait }).await
-            }
-            Control::CancelTurn => {
-                sessions.cancel_turn(CancelTurnRequest { session_id, command_id, reason, wait }).await
-            }
-            Control::Stop => sessions.stop_session(StopSessionRequest { session_id, command_id, reason, wait }).await,
+            Control::Pause => sessions.pause_session(PauseSessionRequest::of(session, id, "")).await,
+            Control::Resume => sessions.resume_session(ResumeSessionRequest::of(session, id, "")).await,
+            Control::CancelTurn => sessions.cancel_turn(CancelTurnRequest::of(session, id, "")).await,
+            Control::Stop => sessions.stop_session(StopSessionRequest::of(session, id, "")).await,
         })
     }
 

@@ -84,39 +84,34 @@ impl Client {
 
     /// The sessions of the tenant, newest first; `ListSessionsRequest::default()` selects all, 100 at once.
     pub async fn list(&self, request: ListSessionsRequest) -> Result<SessionPage, ClientError> {
-        self.call(request, |mut api, request| async move { api.list_sessions(request).await }).await
+        self.call(request, SessionsApi::list_sessions).await
     }
 
     /// Returns the gates that wait for a person in all sessions, the most urgent first: at most 100, with long
     /// arguments shortened.
     pub async fn gates(&self) -> Result<Vec<PendingGate>, ClientError> {
-        let call = |mut api: SessionsApi, request| async move { api.list_gates(request).await };
-        Ok(self.call(ListGatesRequest::default(), call).await?.gates)
+        Ok(self.call(ListGatesRequest::default(), SessionsApi::list_gates).await?.gates)
     }
 
     /// The calls of clients' tools that wait in all sessions, the most urgent first: at most 100, with long arguments
     /// shortened.
     pub async fn waiting_calls(&self) -> Result<Vec<PendingCall>, ClientError> {
-        let call = |mut api: SessionsApi, request| async move { api.list_client_calls(request).await };
-        Ok(self.call(ListClientCallsRequest::default(), call).await?.calls)
+        Ok(self.call(ListClientCallsRequest::default(), SessionsApi::list_client_calls).await?.calls)
     }
 
     /// The agents that sessions may have, by key.
     pub async fn agents(&self) -> Result<Vec<Agent>, ClientError> {
-        let call = |mut api: SessionsApi, request| async move { api.list_agents(request).await };
-        Ok(self.call(ListAgentsRequest {}, call).await?.agents)
+        Ok(self.call(ListAgentsRequest {}, SessionsApi::list_agents).await?.agents)
     }
 
     /// The models that are described, by id.
     pub async fn models(&self) -> Result<Vec<Model>, ClientError> {
-        let call = |mut api: SessionsApi, request| async move { api.list_models(request).await };
-        Ok(self.call(ListModelsRequest {}, call).await?.models)
+        Ok(self.call(ListModelsRequest {}, SessionsApi::list_models).await?.models)
     }
 
     /// The tools of the fleet that the tenant may use.
     pub async fn tools(&self) -> Result<Vec<FleetTool>, ClientError> {
-        let call = |mut api: SessionsApi, request| async move { api.list_tools(request).await };
-        Ok(self.call(ListToolsRequest {}, call).await?.tools)
+        Ok(self.call(ListToolsRequest {}, SessionsApi::list_tools).await?.tools)
     }
 
     /// Makes any call of the API, with a timeout, and repeats it while that can help. It must be a call that the fleet
@@ -125,13 +120,12 @@ impl Client {
     /// # Errors
     ///
     /// Fails if a retry would not help, or with the last error after `retry_for`.
-    pub async fn call<R, T, F, Fut>(&self, request: R, call: F) -> Result<T, ClientError>
-    where
-        R: Clone,
-        F: Fn(SessionsApi, Request<R>) -> Fut,
-        Fut: Future<Output = Result<Response<T>, Status>>,
-    {
-        self.connection.call(request, call).await
+    pub async fn call<R: Clone, T>(
+        &self,
+        request: R,
+        method: impl AsyncFn(&mut SessionsApi, Request<R>) -> Result<Response<T>, Status>,
+    ) -> Result<T, ClientError> {
+        self.connection.call(request, method).await
     }
 
     /// The generated client, which sends the key and repeats nothing. Clones share the connection.

@@ -80,15 +80,14 @@ impl EdgeConnection {
 
     /// Makes a call, and repeats it while that can help. It must be one that the fleet handles once, such as a command
     /// with an id, or one that changes nothing.
-    pub(crate) async fn call<R, T, F, Fut>(&self, request: R, call: F) -> Result<T, ClientError>
-    where
-        R: Clone,
-        F: Fn(SessionsApi, Request<R>) -> Fut,
-        Fut: Future<Output = Result<Response<T>, Status>>,
-    {
+    pub(crate) async fn call<R: Clone, T>(
+        &self,
+        request: R,
+        method: impl AsyncFn(&mut SessionsApi, Request<R>) -> Result<Response<T>, Status>,
+    ) -> Result<T, ClientError> {
         let mut retries = Retries::new(self.0.retry_for);
         loop {
-            match call(self.api(), bounded(request.clone())).await {
+            match method(&mut self.api(), bounded(request.clone())).await {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => retries.wait(&status.into()).await?,
             }

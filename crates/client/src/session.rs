@@ -3,10 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use proto::{
-    CancelTurnRequest, CommandReply, GetHistoryRequest, GetTranscriptRequest, PauseSessionRequest, PendingGate,
-    ResumeSessionRequest, SessionSummary, StopSessionRequest,
-};
+use proto::{CommandReply, ControlRequest, GetHistoryRequest, GetTranscriptRequest, PendingGate, SessionSummary};
 use serde_json::Value;
 
 use crate::connection::SessionsApi;
@@ -107,15 +104,13 @@ impl AgentSession {
     pub async fn transcript(&self, after: u32, limit: u32) -> Result<SessionTranscript, ClientError> {
         let request =
             GetTranscriptRequest { session_id: self.context.id.clone(), after: Some(after), limit: Some(limit) };
-        let call = |mut api: SessionsApi, request| async move { api.get_transcript(request).await };
-        self.context.connection.call(request, call).await?.try_into()
+        self.context.connection.call(request, SessionsApi::get_transcript).await?.try_into()
     }
 
     /// The messages as the model sees them: JSON objects with the roles system, user, assistant and tool.
     pub async fn history(&self) -> Result<Vec<Value>, ClientError> {
         let request = GetHistoryRequest { session_id: self.context.id.clone() };
-        let call = |mut api: SessionsApi, request| async move { api.get_history(request).await };
-        let reply = self.context.connection.call(request, call).await?;
+        let reply = self.context.connection.call(request, SessionsApi::get_history).await?;
         let messages = reply.messages_json.iter().map(|message| serde_json::from_str(message));
         messages
             .collect::<Result<_, _>>()
@@ -124,34 +119,22 @@ impl AgentSession {
 
     /// Opens no new call until the session is resumed; calls in flight finish.
     pub async fn pause(&self, reason: &str) -> Result<CommandReply, ClientError> {
-        let (session_id, command_id, reason) = self.control(reason);
-        let request = PauseSessionRequest { session_id, command_id, reason, wait: None };
-        let call = |mut api: SessionsApi, request| async move { api.pause_session(request).await };
-        self.context.connection.call(request, call).await
+        self.context.connection.call(self.control(reason), SessionsApi::pause_session).await
     }
 
     /// Goes on after a pause.
     pub async fn resume(&self, reason: &str) -> Result<CommandReply, ClientError> {
-        let (session_id, command_id, reason) = self.control(reason);
-        let request = ResumeSessionRequest { session_id, command_id, reason, wait: None };
-        let call = |mut api: SessionsApi, request| async move { api.resume_session(request).await };
-        self.context.connection.call(request, call).await
+        self.context.connection.call(self.control(reason), SessionsApi::resume_session).await
     }
 
     /// Cancels the turn that runs. The session stays open, and messages that wait begin the next turn.
     pub async fn cancel_turn(&self, reason: &str) -> Result<CommandReply, ClientError> {
-        let (session_id, command_id, reason) = self.control(reason);
-        let request = CancelTurnRequest { session_id, command_id, reason, wait: None };
-        let call = |mut api: SessionsApi, request| async move { api.cancel_turn(request).await };
-        self.context.connection.call(request, call).await
+        self.context.connection.call(self.control(reason), SessionsApi::cancel_turn).await
     }
 
     /// Cancels open calls, and ends the session.
     pub async fn stop(&self, reason: &str) -> Result<CommandReply, ClientError> {
-        let (session_id, command_id, reason) = self.control(reason);
-        let request = StopSessionRequest { session_id, command_id, reason, wait: None };
-        let call = |mut api: SessionsApi, request| async move { api.stop_session(request).await };
-        self.context.connection.call(request, call).await
+        self.context.connection.call(self.control(reason), SessionsApi::stop_session).await
     }
 
     /// The gates that wait for a person.
@@ -181,9 +164,8 @@ impl AgentSession {
         self.context.answer_call(call, answer).await
     }
 
-    /// Returns what commands without a body have: the session, a new key, and the reason.
-    fn control(&self, reason: &str) -> (String, Option<String>, Option<String>) {
-        (self.context.id.clone(), Some(new_key()), Some(reason.to_owned()).filter(|reason| !reason.is_empty()))
+    fn control<R: ControlRequest>(&self, reason: &str) -> R {
+        R::of(&self.context.id, Some(new_key()), reason)
     }
 }
 

@@ -8,7 +8,7 @@ use proto::{
 };
 
 use crate::call_claims::CallClaims;
-use crate::connection::EdgeConnection;
+use crate::connection::{EdgeConnection, SessionsApi};
 use crate::error::ClientError;
 use crate::event_stream::EventStream;
 use crate::gate::{GateDecision, GateRef};
@@ -92,17 +92,17 @@ impl SessionContext {
 
     /// Sends a message; by its `command_id` it is handled once.
     pub(crate) async fn send(&self, request: SendMessageRequest) -> Result<CommandReply, ClientError> {
-        self.connection.call(request, |mut api, request| async move { api.send_message(request).await }).await
+        self.connection.call(request, SessionsApi::send_message).await
     }
 
     pub(crate) async fn get(&self) -> Result<SessionSummary, ClientError> {
         let request = GetSessionRequest { session_id: self.id.clone() };
-        self.connection.call(request, |mut api, request| async move { api.get_session(request).await }).await
+        self.connection.call(request, SessionsApi::get_session).await
     }
 
     pub(crate) async fn gates(&self) -> Result<Vec<PendingGate>, ClientError> {
         let request = ListGatesRequest { session_id: Some(self.id.clone()), limit: None };
-        let gates = self.connection.call(request, |mut api, request| async move { api.list_gates(request).await });
+        let gates = self.connection.call(request, SessionsApi::list_gates);
         Ok(gates.await?.gates)
     }
 
@@ -118,7 +118,7 @@ impl SessionContext {
             arguments_json: decision.arguments.map(|arguments| arguments.to_string()),
             content: decision.content,
         };
-        self.connection.call(request, |mut api, request| async move { api.answer_gate(request).await }).await
+        self.connection.call(request, SessionsApi::answer_gate).await
     }
 
     /// Answers a call of a client tool. The id of the call is the key of the command: an answer counts once.
@@ -135,7 +135,7 @@ impl SessionContext {
             content,
             wait: None,
         };
-        self.connection.call(request, |mut api, request| async move { api.answer_tool_call(request).await }).await
+        self.connection.call(request, SessionsApi::answer_tool_call).await
     }
 }
 

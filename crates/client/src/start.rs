@@ -107,8 +107,7 @@ impl StartSession {
         // The edge would make another id for a repeated start.
         request.session_id = request.session_id.or_else(|| request.command_id.clone());
         let message = request.command_id.clone().filter(|_| request.prompt.is_some());
-        let call = |mut api: SessionsApi, request| async move { api.start_session(request).await };
-        let reply = connection.call(request, call).await?;
+        let reply = connection.call(request, SessionsApi::start_session).await?;
         // A session that was started with this key before has events of its own.
         let first_message = message.map(|id| FirstMessage { id, turn: reply.turn });
         let context = SessionContext::started(connection, reply.session_id, first_message, !has_own_key);

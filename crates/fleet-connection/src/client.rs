@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use ailoop_client::{Client, ClientBuilder, ClientError, ErrorKind, bounded};
 use contract::{ErrorCode, SessionId};
+use proto::ControlRequest;
 use proto::json::{ApiMessage, from_value, to_value};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::Value;
 use terminal::failure::CommandFailure;
 use tokio::time::{Instant, sleep};
 use tonic::{Request, Response, Status};
@@ -162,9 +163,8 @@ pub fn request_of<R: ApiMessage>(params: Value) -> Result<R, CommandFailure> {
 }
 
 /// Makes the request of a command that has nothing but a reason.
-pub fn control_request<R: ApiMessage>(session: &str, reason: &str) -> R {
-    let params = json!({"session_id": session, "command_id": command_id(), "reason": chosen(reason)});
-    from_value(params).unwrap_or_default()
+pub fn control_request<R: ControlRequest>(session: &str, reason: &str) -> R {
+    R::of(session, Some(command_id()), reason)
 }
 
 /// Returns a parameter that a person may leave out.

@@ -6,10 +6,9 @@ use std::fmt;
 use contract::tool::ToolSpec;
 use fleet_connection::client::{EdgeClient, SessionsApi, chosen, command_id, control_request};
 use futures::future::LocalBoxFuture;
-use proto::json::ApiMessage;
 use proto::{
-    AnswerGateRequest, CommandReply, ConfigureSessionRequest, GetSessionRequest, ListAgentsRequest, ListModelsRequest,
-    ListSessionsRequest, ResumeFrom, SendMessageRequest, SessionSummary, StartSessionRequest,
+    AnswerGateRequest, CommandReply, ConfigureSessionRequest, ControlRequest, GetSessionRequest, ListAgentsRequest,
+    ListModelsRequest, ListSessionsRequest, ResumeFrom, SendMessageRequest, SessionSummary, StartSessionRequest,
 };
 use session_view::chat::slash_command::CompletionValues;
 use session_view::tool_summary::to_line;
@@ -101,7 +100,7 @@ pub(super) async fn clear(client: EdgeClient, session: String) -> Result<JobOutc
 }
 
 /// Sends a command that has nothing but a reason.
-async fn command<R: ApiMessage + Clone>(
+async fn command<R: ControlRequest + Clone>(
     client: &EdgeClient,
     session: &str,
     reason: &str,
