@@ -62,20 +62,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("terminal", &["contract"]),
     ("session-view", &["ailoop-proto", "contract", "terminal"]),
-    ("fleet-connection", &["ailoop-client", "ailoop-proto", "configuration", "contract", "edge-core", "terminal"]),
-    (
-        "acp",
-        &[
-            "ailoop-client",
-            "ailoop-proto",
-            "contract",
-            "edge-core",
-            "fleet-connection",
-            "service",
-            "session-view",
-            "terminal",
-        ],
-    ),
+    ("fleet-connection", &["ailoop-client", "ailoop-proto", "configuration", "contract", "terminal"]),
+    ("acp", &["ailoop-client", "ailoop-proto", "contract", "fleet-connection", "service", "session-view", "terminal"]),
     ("store-admin", &["bus", "contract", "loop-orchestrator", "service", "session", "terminal"]),
     ("tool-trial", &["bus", "contract", "terminal", "tool-schema"]),
     (

@@ -57,7 +57,8 @@ impl KeyedFleet {
         std::fs::write(files.path().join("agents.yaml"), AGENTS)?;
         let key_file = files.path().join("keys").join("keys.yaml");
         std::fs::create_dir_all(files.path().join("keys"))?;
-        let rows: Vec<_> = keys.iter().map(|(name, rest)| (*name, edge::generate_key(), *rest)).collect();
+        let rows: Vec<_> =
+            keys.iter().map(|(name, rest)| (*name, configuration::api_key::generate_key(), *rest)).collect();
         let entry = |(name, key, rest): &(&str, String, &str)| {
             format!("  - {{id: {name}, sha256: {}, {rest}}}\n", sha256_hex(key.as_bytes()))
         };

@@ -32,7 +32,7 @@ const TRACES: u64 = 64;
 pub(crate) async fn guesses(attempts: Attempts) -> anyhow::Result<()> {
     let fleet = KeyedFleet::start(&KEYS, &[], echo_user).await?;
     let guessing = (0..GUESSING).map(|_| async {
-        let http = Http::with_key(fleet.address()?, &edge::generate_key())?;
+        let http = Http::with_key(fleet.address()?, &configuration::api_key::generate_key())?;
         for _ in 0..GUESSES {
             let (status, answer) = http.get("/v1/sessions").await?;
             attempts.check(status == 401, || format!("a guess: {status} {answer}"));

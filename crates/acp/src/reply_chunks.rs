@@ -1,9 +1,7 @@
 //! Text and reasoning of replies as chunks that are never taken back. Pure.
 
 use contract::event::AiFullReceived;
-use contract::model::{Channel, Chunk};
-use edge_core::feed::parse_attempt;
-use edge_core::turn::ReplyText;
+use contract::model::{Channel, Chunk, ReplyText, parse_attempt};
 
 use super::update::{Block, SessionUpdate};
 

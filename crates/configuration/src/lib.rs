@@ -1,6 +1,7 @@
 //! Configuration that a process reads before it starts: settings, models, continuation settings and texts, from files,
 //! the environment and the files shipped in the binary. It does no other IO, and it knows neither NATS nor HTTP.
 
+pub mod api_key;
 pub mod continuation;
 mod environment;
 mod error;

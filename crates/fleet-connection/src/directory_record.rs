@@ -9,9 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ailoop_client::run_file::{LOCK_FILE, is_plain_file};
+use configuration::api_key::generate_key;
 use configuration::place_of;
 use contract::tool::sha256_hex;
-use edge_core::access::generate_key;
 
 use crate::private_file::write_private;
 

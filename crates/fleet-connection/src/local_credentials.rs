@@ -6,8 +6,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use configuration::Secret;
+use configuration::api_key::generate_key;
 use contract::ErrorCode;
-use edge_core::access::generate_key;
 use serde::Deserialize;
 use serde_json::json;
 use terminal::failure::CommandFailure;

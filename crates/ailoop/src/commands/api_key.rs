@@ -25,7 +25,7 @@ pub(super) fn run(command: &ApiKeyCommand, terminal: &Terminal) -> Result<Exit, 
 }
 
 fn make_key(args: &ApiKeyNewArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
-    let key = edge::generate_key();
+    let key = configuration::api_key::generate_key();
     let entry = format_entry(args, &key);
     if let Some(file) = &args.file {
         add_entry(file, &entry)?;
@@ -158,14 +158,15 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("keys.yaml");
         for id in ["one", "two"] {
-            add_entry(&file, &format_entry(&args(id), &edge::generate_key())).unwrap();
+            add_entry(&file, &format_entry(&args(id), &configuration::api_key::generate_key())).unwrap();
         }
-        let refused = add_entry(&file, &format_entry(&args("two"), &edge::generate_key())).unwrap_err();
+        let refused =
+            add_entry(&file, &format_entry(&args("two"), &configuration::api_key::generate_key())).unwrap_err();
         assert!(refused.to_string().contains("same id"), "{refused}");
         let keys = parse(&std::fs::read_to_string(&file).unwrap(), "keys").unwrap().keys;
         let read: Vec<_> = keys.iter().map(|key| (key.id.as_str(), key.subject.as_deref())).collect();
         assert_eq!(read, [("one", Some("a:\"b\"")), ("two", Some("a:\"b\""))]);
         std::fs::write(&file, "keys: []\n").unwrap();
-        assert!(add_entry(&file, &format_entry(&args("one"), &edge::generate_key())).is_err());
+        assert!(add_entry(&file, &format_entry(&args("one"), &configuration::api_key::generate_key())).is_err());
     }
 }

@@ -29,6 +29,12 @@ pub struct Chunk {
     pub finish_reason: Option<FinishReason>,
 }
 
+/// Reads the `attempt` of a chunk: that of the orchestrator, and the delivery to the gateway.
+pub fn parse_attempt(text: &str) -> Option<(u32, u32)> {
+    let (orchestrator, delivery) = text.split_once('.')?;
+    Some((orchestrator.parse().ok()?, delivery.parse().ok()?))
+}
+
 /// Channel of a chunk: a part of the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use configuration::{Secret, TextFile};
+use configuration::{Secret, TextFile, api_key};
 use contract::{ErrorCode, TenantId};
 use service::connections::ConnectionLimits;
 use service::contents;
@@ -13,7 +13,7 @@ use subtle::ConstantTimeEq;
 
 use super::grant::Grant;
 use super::issuers::Issuers;
-use super::keys::{self, ApiKeys, KeysFile};
+use super::keys::{ApiKeys, KeysFile};
 use super::tokens;
 use crate::api_error::ApiError;
 use crate::config::{EdgeConfig, EdgeStartError};
@@ -187,7 +187,7 @@ fn read_keys(path: &Path) -> Result<String, String> {
 fn refuse(presented: Option<&str>) -> ApiError {
     let why = match presented {
         None => "no credential",
-        Some(text) if text.starts_with("ailoop_") && !keys::is_well_formed(text) => {
+        Some(text) if text.starts_with(api_key::PREFIX) && !api_key::is_well_formed(text) => {
             "the API key is incomplete or mistyped"
         }
         Some(_) => "the credential is not known",
@@ -203,7 +203,8 @@ mod tests {
     use contract::tool::sha256_hex;
     use service::contents::LOOK_EVERY;
 
-    use super::super::keys::generate_key;
+    use configuration::api_key::generate_key;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]

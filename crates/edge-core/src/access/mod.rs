@@ -13,7 +13,7 @@ mod tokens;
 pub use authentication::{Authenticator, CredentialHeader, RequestCredentials, SUBPROTOCOL};
 pub use grant::ApiCaller;
 pub use grants::Grants;
-pub use keys::{KeyEntry, KeysFile, generate_key};
+pub use keys::{KeyEntry, KeysFile};
 pub use metadata::{base_url, describe_issuers};
 pub(crate) use permission::AllowedAgent;
 pub use permission::authorize;

@@ -25,7 +25,6 @@ use crate::api_error::ApiError;
 use log_range::LogRange;
 use merger::EventMerger;
 use viewer_event::ViewerEvent;
-pub use viewer_event::parse_attempt;
 
 /// Pause between checks of the head of a watched session. If its last event is lost, no later event shows the gap.
 pub(crate) const HEAD_CHECK_INTERVAL: Duration = Duration::from_secs(5);

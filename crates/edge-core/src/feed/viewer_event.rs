@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use contract::commit::Commit;
 use contract::event::{ContinuationProgress, Envelope, Topic};
-use contract::model::{Channel, Chunk, ReplySnapshot};
+use contract::model::{Channel, Chunk, ReplySnapshot, parse_attempt};
 use contract::progress::ProgressParams;
 use contract::subject::SessionKey;
 use contract::{Json, Timestamp};
@@ -207,10 +207,4 @@ pub fn format_notification<T: Serialize>(method: &str, params: &T) -> String {
 pub fn events_of_commit(key: &SessionKey, slot: u64, commit: &Commit) -> Vec<Arc<ViewerEvent>> {
     let envelopes = commit.envelopes(key, slot).into_iter();
     envelopes.filter_map(|(topic, envelope)| ViewerEvent::from_envelope(topic, envelope).map(Arc::new)).collect()
-}
-
-/// Reads the attempt of a chunk: that of the orchestrator, and the delivery to the gateway.
-pub fn parse_attempt(text: &str) -> Option<(u32, u32)> {
-    let (orchestrator, delivery) = text.split_once('.')?;
-    Some((orchestrator.parse().ok()?, delivery.parse().ok()?))
 }

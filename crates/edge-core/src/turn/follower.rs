@@ -7,11 +7,10 @@ use contract::event::{
     AiFullReceived, ClientCallOpened, ErrorEvent, GateClosed, GateOpened, SessionEnded, StopReason, ToolCallIdentified,
     ToolCallResult, Topic, TurnCompleted,
 };
-use contract::model::{Channel, Chunk};
+use contract::model::{Channel, Chunk, ReplyText};
 use contract::spent::Spent;
 use serde::de::DeserializeOwned;
 
-use super::reply_text::ReplyText;
 use crate::api_error::ApiError;
 use crate::feed::viewer_event::{EventRole, ViewerEvent};
 

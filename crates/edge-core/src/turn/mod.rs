@@ -9,7 +9,6 @@ mod history;
 mod instructions;
 mod named;
 mod question;
-mod reply_text;
 mod request;
 mod request_identity;
 mod stream;
@@ -25,7 +24,6 @@ pub use history::{ClientTurn, HistoryBuilder, OrphanedResult, describe_part, res
 pub use instructions::{add_instructions, before_message, without_instructions};
 pub use named::find_named;
 pub use question::GateQuestion;
-pub use reply_text::ReplyText;
 pub use request::{NewTurn, client_tool};
 pub use request_identity::RequestIdentity;
 pub use stream::TurnStream;

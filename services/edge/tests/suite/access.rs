@@ -30,7 +30,7 @@ impl Guarded {
     pub(crate) async fn with(entries: &[(&str, &str)], config: EdgeConfig) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let entries: Vec<(String, String)> =
-            entries.iter().map(|(_, rest)| (edge::generate_key(), (*rest).to_owned())).collect();
+            entries.iter().map(|(_, rest)| (configuration::api_key::generate_key(), (*rest).to_owned())).collect();
         let file = directory.path().join("keys.yaml");
         write_keys(&file, &entries);
         let fixture = Fixture::with(EdgeConfig { keys_file: Some(file), ..config }).await;
@@ -99,7 +99,7 @@ async fn credential_that_is_missing_wrong_or_expired_is_refused_without_a_hint()
         Guarded::new(&[("good", "scopes: [observe]"), ("old", "scopes: [observe], expires: 2020-01-01T00:00:00Z")])
             .await;
     let address = guarded.fixture.edge.addresses().ws;
-    let other = edge::generate_key();
+    let other = configuration::api_key::generate_key();
     for (key, wanted) in [
         (None, "no credential"),
         (Some("ailoop_x"), "mistyped"),

@@ -76,7 +76,7 @@ async fn thread_of_another_tenant_is_another_session() {
         "tenant: acme, scopes: [observe]",
         "tenant: acme, scopes: [run, observe, approve], agents: [a]",
     ];
-    let keys = entries.map(|_| edge::generate_key());
+    let keys = entries.map(|_| configuration::api_key::generate_key());
     let rows =
         keys.iter().zip(entries).enumerate().map(|(index, (key, rest))| {
             format!("  - {{id: k{index}, sha256: {}, {rest}}}\n", sha256_hex(key.as_bytes()))

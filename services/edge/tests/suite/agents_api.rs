@@ -237,7 +237,7 @@ async fn sessions_of_other_tenants_and_agents_are_unknown_and_an_observer_sends_
         "scopes: [observe], tenant: one",
         "scopes: [run, observe, approve], tenant: one, agents: [a]",
     ];
-    let keys: Vec<String> = rows.iter().map(|_| edge::generate_key()).collect();
+    let keys: Vec<String> = rows.iter().map(|_| configuration::api_key::generate_key()).collect();
     let entries = rows.iter().zip(&keys).enumerate();
     let entries = entries
         .map(|(index, (row, key))| format!("  - {{id: k{index}, sha256: {}, {row}}}\n", sha256_hex(key.as_bytes())));

@@ -3,7 +3,7 @@
 
 use contract::limits::FRAME_BYTES_MAX;
 use futures::SinkExt;
-use proto::json::{MethodMessages, UnknownField, Unlimited, decode, encode};
+use proto::json::{Limit, MethodMessages, UnknownField, decode, encode};
 use serde_json::{Map, Value, json};
 use session_api::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -340,6 +340,19 @@ async fn body_of_100_mb_ends_its_connection_and_no_other() {
 pub(crate) fn list_rpcs() -> Vec<(Method, MethodCase)> {
     let rows = list_methods().into_iter().map(|case| (Method::from_name(case.name).expect(case.name), case));
     rows.filter(|(method, _)| method.has_rpc()).collect()
+}
+
+/// No limit, for the replies of the edge.
+struct Unlimited;
+
+impl Limit for Unlimited {
+    fn take_fields(&mut self, _: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn take_json(&mut self, _: &str, _: &str) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// Calls a method over gRPC by the JSON of its parameters; returns the JSON of its result.
