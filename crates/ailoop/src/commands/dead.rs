@@ -14,13 +14,6 @@ use super::session_reference::{resolve_filter, resolve_session};
 use crate::args::{DeadArgs, DeadCommand, DeadListArgs, DeadSelection};
 use crate::output::{finish, format_time, print_table};
 
-/// The parts of the name of a dead letter.
-struct LetterName {
-    session_id: String,
-    kind: String,
-    id: String,
-}
-
 fn name_of(letter: &DeadLetter) -> String {
     format!("{}/{}/{}", letter.session_id, letter.kind, letter.id)
 }
@@ -67,11 +60,8 @@ async fn show_letter(args: &DeadArgs, terminal: &Terminal) -> Result<Exit, Comma
     let mut request = parse_letter(&args.letter)?;
     let client = connect(&args.target).await?;
     request.session_id = resolve_session(&client, &request.session_id).await?;
-    let LetterName { session_id, kind, id } = request;
-    let request = GetDeadLetterRequest { session_id, kind, id };
     let letter = answer_json(&client.call(request, SessionsApi::get_dead_letter).await?)?;
-    let text = serde_json::to_string_pretty(&letter).unwrap_or_default();
-    Ok(finish(terminal.print_data(&format!("{text}\n"))))
+    Ok(finish(terminal.print_data(&format!("{letter:#}\n"))))
 }
 
 /// Action on a dead letter that a person chose.
@@ -83,8 +73,8 @@ enum Remedy {
 
 impl Remedy {
     /// Handles one dead letter; returns the outcome, as people read it.
-    async fn apply(self, client: &EdgeClient, letter: LetterName) -> Result<String, CommandFailure> {
-        let LetterName { session_id, kind, id } = letter;
+    async fn apply(self, client: &EdgeClient, letter: GetDeadLetterRequest) -> Result<String, CommandFailure> {
+        let GetDeadLetterRequest { session_id, kind, id } = letter;
         match self {
             Self::Retry => {
                 let request = RetryDeadLetterRequest { session_id, kind, id };
@@ -133,8 +123,8 @@ async fn remedy_selected(remedy: Remedy, args: &DeadSelection, terminal: &Termin
     }
     let mut failed = 0_u64;
     for letter in &letters {
-        let DeadLetter { session_id, kind, id, .. } = letter;
-        let request = LetterName { session_id: session_id.clone(), kind: kind.clone(), id: id.clone() };
+        let DeadLetter { session_id, kind, id, .. } = letter.clone();
+        let request = GetDeadLetterRequest { session_id, kind, id };
         match remedy.apply(&client, request).await {
             Ok(done) => terminal.note(Style::Good, &done),
             Err(failure) if failure.exit() == Exit::Unreachable => return Err(failure),
@@ -148,7 +138,7 @@ async fn remedy_selected(remedy: Remedy, args: &DeadSelection, terminal: &Termin
 }
 
 /// Parses a name of the form `<session>/<kind>/<id>`.
-fn parse_letter(letter: &str) -> Result<LetterName, CommandFailure> {
+fn parse_letter(letter: &str) -> Result<GetDeadLetterRequest, CommandFailure> {
     let parts: Vec<&str> = letter.split('/').collect();
     let [session, kind, id] = parts[..] else {
         let message = format!(
@@ -156,5 +146,5 @@ fn parse_letter(letter: &str) -> Result<LetterName, CommandFailure> {
         );
         return Err(CommandFailure::usage(ErrorCode::BadRequest, message));
     };
-    Ok(LetterName { session_id: client::session_id(session)?, kind: kind.to_owned(), id: id.to_owned() })
+    Ok(GetDeadLetterRequest { session_id: client::session_id(session)?, kind: kind.to_owned(), id: id.to_owned() })
 }

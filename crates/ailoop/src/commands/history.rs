@@ -5,11 +5,9 @@ use std::time::Duration;
 use ailoop_client::WatchItem;
 use contract::Timestamp;
 use contract::event::Event;
-use fleet_connection::client::{EdgeClient, SessionsApi, answer_json, read_answer};
+use fleet_connection::client::{EdgeClient, SessionsApi, answer_json};
 use fleet_connection::stream::SessionStream;
-use proto::{GetSessionRequest, ReplaySessionRequest};
-use serde::Deserialize;
-use serde_json::Value;
+use proto::{GetSessionRequest, ReplayDifference, ReplayReport, ReplaySessionRequest, ReplayedCommit};
 use session_view::notification::{NotificationContent, ParsedNotification};
 use terminal::failure::{CommandFailure, Exit};
 use terminal::format;
@@ -23,32 +21,6 @@ use crate::output::{finish, print_table};
 /// Longest wait for the next event, of a session that is known to have more events.
 const NEXT_EVENT_MAX: Duration = Duration::from_secs(30);
 
-/// The printed fields of the report of the edge.
-#[derive(Deserialize)]
-struct ReplayReport {
-    slot: u64,
-    last_slot: u64,
-    phase: String,
-    seq: u64,
-    commits: Vec<CommitRow>,
-    differs: Vec<ReplayDifference>,
-    state: Value,
-}
-
-#[derive(Deserialize)]
-struct CommitRow {
-    slot: u64,
-    time: String,
-    phase: String,
-    events: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct ReplayDifference {
-    slot: u64,
-    what: String,
-}
-
 /// Folds a log again; a difference is a failure.
 pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let reply = read_session(&args.target, &args.session, terminal, async |client, session_id| {
@@ -57,13 +29,13 @@ pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result
             .await
     })
     .await?;
-    let report: ReplayReport = read_answer(&reply)?;
     let printed = if args.output.is_json() {
         terminal.print_data(&format!("{}\n", answer_json(&reply)?))
     } else if args.at.is_some() {
-        terminal.print_data(&format!("{}\n", serde_json::to_string_pretty(&report.state).unwrap_or_default()))
+        terminal.print_data(&format!("{:#}\n", answer_json(&reply)?["state"]))
     } else {
-        let rows: Vec<Vec<String>> = report.commits.iter().map(commit_row).collect();
+        let rows: Vec<Vec<String>> =
+            reply.commits.iter().flat_map(|commits| &commits.as_list).map(commit_row).collect();
         let columns = [
             TableColumn::number("SLOT"),
             TableColumn::name("TIME").optional(1),
@@ -72,19 +44,19 @@ pub(super) async fn replay_log(args: &ReplayArgs, terminal: &Terminal) -> Result
         ];
         print_table(&Table::new(&columns).with_rows(rows), &args.output, terminal)
     };
-    for ReplayDifference { slot, what } in &report.differs {
+    for ReplayDifference { slot, what } in &reply.differs {
         terminal.note(Style::Bad, &format!("slot {slot}: {what} differs from what its writer stored"));
     }
-    if !report.differs.is_empty() {
+    if !reply.differs.is_empty() {
         terminal.note(Style::Bad, "the log does not fold to the stored state: keep the log, and report this");
         return Ok(Exit::Failed);
     }
-    let ReplayReport { slot, last_slot, phase, seq, .. } = report;
+    let ReplayReport { slot, last_slot, phase, seq, .. } = reply;
     terminal.note(Style::Good, &format!("slot {slot} of {last_slot}: {phase}, seq {seq}; folds to the stored state"));
     Ok(finish(printed))
 }
 
-fn commit_row(line: &CommitRow) -> Vec<String> {
+fn commit_row(line: &ReplayedCommit) -> Vec<String> {
     vec![line.slot.to_string(), line.time.clone(), line.phase.clone(), line.events.join(" ")]
 }
 

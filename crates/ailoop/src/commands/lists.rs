@@ -18,7 +18,7 @@ use super::fleet_location::connect;
 use super::reading::read_fleet;
 use super::selection::list_request;
 use crate::args::{QueuesArgs, SessionsArgs, SessionsCommand, ToolsArgs};
-use crate::fleet_status::FleetStatus;
+use crate::fleet_status::fetch_status;
 use crate::output::{finish, first_line, format_session, format_time, json_lines, print_table};
 
 /// Text in the table for a session with a gate that waits for a person.
@@ -105,8 +105,8 @@ pub(super) async fn list_tools(args: &ToolsArgs, terminal: &Terminal) -> Result<
 /// Fetches why tools are missing, such as an MCP server that wants a login. A key that may not read the status of the
 /// fleet gets none.
 async fn fetch_tool_warnings(client: &EdgeClient) -> BTreeSet<String> {
-    let Ok((status, _)) = FleetStatus::fetch(client).await else { return BTreeSet::new() };
-    let warnings = status.replicas.into_iter().flat_map(|replica| replica.status.warnings);
+    let Ok(status) = fetch_status(client).await else { return BTreeSet::new() };
+    let warnings = status.replicas.into_iter().flat_map(|replica| replica.warnings);
     warnings.filter_map(|warning| Some(warning.strip_prefix("tool-host: ")?.to_owned())).collect()
 }
 

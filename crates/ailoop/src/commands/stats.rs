@@ -1,11 +1,9 @@
 //! `ailoop stats`: counts how turns ended, by agent and model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use contract::event::Spent;
-use fleet_connection::client::{EdgeClient, SessionsApi, answer_json, read_answer};
-use proto::GetStatsRequest;
-use serde::Deserialize;
+use fleet_connection::client::{EdgeClient, SessionsApi, answer_json};
+use proto::{AgentStats, GetStatsRequest};
 use terminal::failure::{CommandFailure, Exit};
 use terminal::format;
 use terminal::table::{Table, TableColumn};
@@ -14,25 +12,6 @@ use terminal::{Style, Terminal};
 use super::reading::read_fleet;
 use crate::args::StatsArgs;
 use crate::output::{finish, print_table};
-
-/// The printed figures of one agent with one model.
-#[derive(Deserialize)]
-struct StatsRow {
-    agent: String,
-    model: String,
-    sessions: u32,
-    turns: u32,
-    stop_reasons: BTreeMap<String, u32>,
-    limit_hits: u32,
-    premature: u32,
-    iterations: u32,
-    decisions: BTreeMap<String, u32>,
-    tool_calls: u32,
-    spent_own: Spent,
-    uncounted: u32,
-    completed_rate: Option<f64>,
-    premature_rate: Option<f64>,
-}
 
 const COLUMNS: [TableColumn; 13] = [
     TableColumn::name("AGENT"),
@@ -57,7 +36,7 @@ pub(super) async fn show_stats(args: &StatsArgs, terminal: &Terminal) -> Result<
     if args.output.is_json() {
         return Ok(finish(terminal.print_data(&format!("{}\n", answer_json(&reply)?["stats"]))));
     }
-    let rows: Vec<StatsRow> = reply.stats.iter().map(read_answer).collect::<Result<_, _>>()?;
+    let rows = reply.stats;
     if rows.is_empty() {
         terminal.note(Style::Plain, "no session yet");
         return Ok(Exit::Done);
@@ -79,8 +58,10 @@ pub(super) async fn show_stats(args: &StatsArgs, terminal: &Terminal) -> Result<
     Ok(finish(printed))
 }
 
-fn stats_row(row: &StatsRow) -> Vec<String> {
+fn stats_row(row: &AgentStats) -> Vec<String> {
     let steps = if row.turns == 0 { 0.0 } else { f64::from(row.iterations) / f64::from(row.turns) };
+    let spent = row.spent_own.unwrap_or_default();
+    let usage = spent.usage.unwrap_or_default();
     vec![
         row.agent.clone(),
         row.model.clone(),
@@ -91,8 +72,8 @@ fn stats_row(row: &StatsRow) -> Vec<String> {
         row.limit_hits.to_string(),
         format!("{steps:.1}"),
         format::count(row.tool_calls.into()),
-        format::count(row.spent_own.usage.total()),
-        format!("{:.4}", row.spent_own.cost_usd),
+        format::count(usage.input.saturating_add(usage.output)),
+        format!("{:.4}", spent.cost_usd),
         format_counts(&row.stop_reasons),
         format_counts(&row.decisions),
     ]
@@ -102,7 +83,8 @@ fn format_percent(rate: Option<f64>) -> String {
     rate.map_or_else(|| "-".to_owned(), |rate| format!("{:.1} %", rate * 100.0))
 }
 
-fn format_counts(counts: &BTreeMap<String, u32>) -> String {
-    let each: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
+fn format_counts(counts: &HashMap<String, u32>) -> String {
+    let sorted: BTreeMap<_, _> = counts.iter().collect();
+    let each: Vec<String> = sorted.iter().map(|(name, count)| format!("{name} {count}")).collect();
     each.join(", ")
 }

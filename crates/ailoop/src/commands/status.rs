@@ -1,8 +1,10 @@
 //! `ailoop status` and `ailoop top`: the processes of the fleet, its queues and its sessions.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fleet_connection::client::EdgeClient;
+use fleet_connection::client::{EdgeClient, answer_json};
+use proto::{FleetStatus, QueueStatus, Replica, StorageStatus};
 use terminal::columns::wrap_words;
 use terminal::failure::{CommandFailure, Exit};
 use terminal::format;
@@ -12,15 +14,15 @@ use terminal::{Style, StyledLine, StyledSpan, Terminal, line_width};
 
 use super::fleet_location::connect;
 use crate::args::{OutputArgs, StatusArgs, TopArgs};
-use crate::fleet_status::{FleetStatus, Queue, Replica, Stored};
+use crate::fleet_status::{build_of, fetch_status, uptime};
 use crate::output::{finish, table_width};
 use crate::signals::Interrupts;
 
 pub(super) async fn show_status(args: &StatusArgs, terminal: &Terminal) -> Result<Exit, CommandFailure> {
     let client = connect(&args.target).await?;
-    let (status, json) = FleetStatus::fetch(&client).await?;
+    let status = fetch_status(&client).await?;
     if args.output.is_json() {
-        return Ok(finish(terminal.print_data(&format!("{json}\n"))));
+        return Ok(finish(terminal.print_data(&format!("{}\n", answer_json(&status)?))));
     }
     let printed = terminal.print_lines(&draw(&status, table_width(&args.output, terminal)));
     terminal.note(Style::Faint, "`ailoop tools` lists the tools and `ailoop doctor` what is wrong");
@@ -54,7 +56,7 @@ pub(super) async fn watch_status(args: &TopArgs, terminal: &Terminal) -> Result<
 
 async fn look(client: &EdgeClient, width: TableWidth) -> Result<Vec<StyledLine>, CommandFailure> {
     client.reconnect_if_moved().await?;
-    let (status, _) = FleetStatus::fetch(client).await?;
+    let status = fetch_status(client).await?;
     let mut lines = vec![vec![StyledSpan::new(Style::Faint, format!("{}  Ctrl-C ends it", status.now))]];
     lines.extend(draw(&status, width));
     Ok(lines)
@@ -150,8 +152,8 @@ fn warning_lines(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
     };
     let missing = status.missing_cells.iter().map(|cell| one_line(&format!("cell {cell} does not answer")));
     let warnings = status.replicas.iter().flat_map(|replica| {
-        let service = &replica.status.service;
-        replica.status.warnings.iter().map(move |warning| one_line(&format!("{service}: {warning}")))
+        let service = &replica.service;
+        replica.warnings.iter().map(move |warning| one_line(&format!("{service}: {warning}")))
     });
     let mut lines = Vec::new();
     for warning in missing.chain(warnings) {
@@ -164,35 +166,34 @@ fn warning_lines(status: &FleetStatus, width: TableWidth) -> Vec<StyledLine> {
 }
 
 fn replica_row(replica: &Replica) -> Vec<TableCell> {
-    let status = &replica.status;
-    let work: Vec<String> =
-        status.work.iter().map(|(queue, load)| format!("{queue} {}/{}", load.running, load.max)).collect();
-    let (style, state) = match (status.waiting_for.is_empty(), status.warnings.is_empty()) {
-        (false, _) => (Style::Bad, format!("waits for {}", status.waiting_for.join(", "))),
+    let work: BTreeMap<_, _> = replica.work.iter().collect();
+    let work: Vec<String> = work.iter().map(|(queue, load)| format!("{queue} {}/{}", load.running, load.max)).collect();
+    let (style, state) = match (replica.waiting_for.is_empty(), replica.warnings.is_empty()) {
+        (false, _) => (Style::Bad, format!("waits for {}", replica.waiting_for.join(", "))),
         (true, false) => (Style::Warn, "warning".to_owned()),
         (true, true) => (Style::Good, "ready".to_owned()),
     };
     vec![
-        status.service.as_str().into(),
+        replica.service.as_str().into(),
         replica
             .cell
             .as_ref()
-            .map_or_else(|| status.replica.clone(), |cell| format!("{cell}: {}", status.replica))
+            .map_or_else(|| replica.replica.clone(), |cell| format!("{cell}: {}", replica.replica))
             .into(),
-        replica.build().into(),
-        format::age(replica.uptime()).into(),
+        build_of(replica).into(),
+        format::age(uptime(replica)).into(),
         work.join(", ").into(),
         TableCell::new(style, &state),
     ]
 }
 
-fn queue_row(queue: &Queue) -> Vec<TableCell> {
+fn queue_row(queue: &QueueStatus) -> Vec<TableCell> {
     let oldest = queue.oldest_ms.map_or_else(|| "-".to_owned(), |ms| format::duration(Duration::from_millis(ms)));
     let count = format::count;
     // Nobody takes what waits.
     let style = if queue.waiting > 0 && queue.pullers == 0 { Style::Warn } else { Style::Plain };
     vec![
-        queue.name.as_str().into(),
+        queue.queue.as_str().into(),
         TableCell::new(style, &count(queue.waiting)),
         count(queue.held).into(),
         count(queue.pullers).into(),
@@ -200,6 +201,6 @@ fn queue_row(queue: &Queue) -> Vec<TableCell> {
     ]
 }
 
-fn stored_row(stored: &Stored) -> Vec<TableCell> {
+fn stored_row(stored: &StorageStatus) -> Vec<TableCell> {
     vec![stored.name.as_str().into(), format::count(stored.messages).into(), format::bytes(stored.bytes).into()]
 }

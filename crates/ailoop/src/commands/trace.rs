@@ -1,11 +1,9 @@
 //! `ailoop trace`: what each turn of a session did, from its log.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use fleet_connection::client::{SessionsApi, answer_json, read_answer};
-use proto::TraceSessionRequest;
-use serde::Deserialize;
+use fleet_connection::client::{SessionsApi, answer_json};
+use proto::{TraceSessionRequest, TraceSpan, TurnTrace};
 use serde_json::Value;
 use terminal::failure::{CommandFailure, Exit};
 use terminal::format;
@@ -19,68 +17,29 @@ use crate::output::finish;
 /// Columns of the picture of when a span began and ended.
 const BAR_COLUMNS: usize = 24;
 
-/// The printed fields of the answer of the edge.
-#[derive(Deserialize)]
-struct SessionTrace {
-    turns: Vec<TurnTrace>,
-}
-
-#[derive(Deserialize)]
-struct TurnTrace {
-    turn: u32,
-    trace_id: String,
-    has_ended: bool,
-    is_sampled: bool,
-    spans: Vec<TraceSpan>,
-}
-
-#[derive(Deserialize)]
-struct TraceSpan {
-    parent: Option<String>,
-    name: String,
-    start_ms: u64,
-    end_ms: u64,
-    attributes: BTreeMap<String, Value>,
-    error: Option<String>,
-}
-
-impl TraceSpan {
-    fn text(&self, name: &str) -> Option<&str> {
-        self.attributes.get(name)?.as_str()
+/// Returns the details that people look for in this kind of span.
+fn details(span: &TraceSpan) -> String {
+    let attributes: Value = serde_json::from_str(&span.attributes_json).unwrap_or_default();
+    let number = |name: &str| attributes[name].as_u64().filter(|number| *number > 0);
+    let mut parts = Vec::new();
+    let attempt = number("ailoop.attempt").filter(|attempt| *attempt > 1);
+    parts.extend(attempt.map(|attempt| format!("attempt {attempt}")));
+    for name in ["ailoop.purpose", "ailoop.stop_reason", "ailoop.outcome", "ailoop.gate.decision"] {
+        parts.extend(attributes[name].as_str().map(str::to_owned));
     }
-
-    fn number(&self, name: &str) -> Option<u64> {
-        self.attributes.get(name)?.as_u64().filter(|number| *number > 0)
+    if let Some(source) = attributes["ailoop.continuation.source"].as_str() {
+        let goes_on = attributes["ailoop.continuation.continues"].as_bool();
+        parts.push(format!("{} by {source}", if goes_on == Some(true) { "goes on" } else { "ends" }));
     }
-
-    fn took(&self) -> Duration {
-        Duration::from_millis(self.end_ms.saturating_sub(self.start_ms))
+    if let (Some(input), Some(output)) = (number("gen_ai.usage.input_tokens"), number("gen_ai.usage.output_tokens")) {
+        parts.push(format!("{} in, {} out", format::count(input), format::count(output)));
     }
-
-    /// Returns the details that people look for in this kind of span.
-    fn details(&self) -> String {
-        let mut parts = Vec::new();
-        let attempt = self.number("ailoop.attempt").filter(|attempt| *attempt > 1);
-        parts.extend(attempt.map(|attempt| format!("attempt {attempt}")));
-        for name in ["ailoop.purpose", "ailoop.stop_reason", "ailoop.outcome", "ailoop.gate.decision"] {
-            parts.extend(self.text(name).map(str::to_owned));
-        }
-        if let Some(source) = self.text("ailoop.continuation.source") {
-            let goes_on = self.attributes.get("ailoop.continuation.continues").and_then(Value::as_bool);
-            parts.push(format!("{} by {source}", if goes_on == Some(true) { "goes on" } else { "ends" }));
-        }
-        if let (Some(input), Some(output)) =
-            (self.number("gen_ai.usage.input_tokens"), self.number("gen_ai.usage.output_tokens"))
-        {
-            parts.push(format!("{} in, {} out", format::count(input), format::count(output)));
-        }
-        let usd = |name: &str| self.attributes.get(name).and_then(Value::as_f64);
-        let (cost, own) = (usd("ailoop.cost.usd").filter(|cost| *cost > 0.0), usd("ailoop.cost.own.usd"));
-        parts.extend(cost.map(|cost| format!("${cost:.4}")));
-        parts.extend(own.filter(|own| cost > Some(*own)).map(|own| format!("${own:.4} of it not delegated")));
-        parts.extend(self.error.as_ref().map(|code| format!("error {code}")));
-        parts.join(", ")
-    }
+    let usd = |name: &str| attributes[name].as_f64();
+    let (cost, own) = (usd("ailoop.cost.usd").filter(|cost| *cost > 0.0), usd("ailoop.cost.own.usd"));
+    parts.extend(cost.map(|cost| format!("${cost:.4}")));
+    parts.extend(own.filter(|own| cost > Some(*own)).map(|own| format!("${own:.4} of it not delegated")));
+    parts.extend(span.error.as_ref().map(|code| format!("error {code}")));
+    parts.join(", ")
 }
 
 /// Shows the turns of a session as trees.
@@ -92,11 +51,10 @@ pub(super) async fn show_trace(args: &TraceArgs, terminal: &Terminal) -> Result<
     if args.json {
         return Ok(finish(terminal.print_data(&format!("{}\n", answer_json(&reply)?))));
     }
-    let trace: SessionTrace = read_answer(&reply)?;
     let turns: Vec<&TurnTrace> =
-        trace.turns.iter().filter(|turn| args.turn.is_none_or(|number| number == turn.turn)).collect();
+        reply.turns.iter().filter(|turn| args.turn.is_none_or(|number| number == turn.turn)).collect();
     if turns.is_empty() {
-        let count = format::plural(trace.turns.len() as u64, "turn");
+        let count = format::plural(reply.turns.len() as u64, "turn");
         let what = args.turn.map_or_else(
             || "the session has no turn yet".to_owned(),
             |number| format!("the session has no turn {number}; it has {count}"),
@@ -137,8 +95,9 @@ fn draw(turn: &TurnTrace) -> String {
 
 fn line(branch: &str, span: &TraceSpan, turn: &TraceSpan) -> String {
     let name = format!("{branch}{}", one_line(&span.name));
-    let details = one_line(&span.details());
-    let (bar, took) = (bar(span, turn), format::duration(span.took()));
+    let details = one_line(&details(span));
+    let (bar, took) =
+        (bar(span, turn), format::duration(Duration::from_millis(span.end_ms.saturating_sub(span.start_ms))));
     format!("{name:<40} {bar} {took:>9}  {details}").trim_end().to_owned() + "\n"
 }
 
@@ -162,7 +121,7 @@ mod tests {
 
     #[test]
     fn turn_is_drawn_as_a_tree_in_the_order_of_time() {
-        let turn: TurnTrace = serde_json::from_value(json!({
+        let turn: TurnTrace = proto::json::from_value(json!({
             "turn": 1, "trace_id": "0af7", "has_ended": true, "is_sampled": true, "spans": [
                 {"name": "invoke_agent e", "start_ms": 1_000, "end_ms": 5_000,
                  "attributes": {"ailoop.stop_reason": "completed", "gen_ai.usage.input_tokens": 1_200,

@@ -6,10 +6,11 @@ mod local;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use contract::Timestamp;
 use contract::fleet::WorkerService;
 use contract::tool::{ASK_USER, DELEGATE, ToolSpec};
 use fleet_connection::client::{EdgeClient, SessionsApi};
-use proto::{ListAgentsRequest, ListModelsRequest};
+use proto::{FleetStatus, ListAgentsRequest, ListModelsRequest, QueueStatus};
 use serde_json::json;
 use terminal::columns::wrap_words;
 use terminal::failure::{CommandFailure, Exit};
@@ -23,7 +24,7 @@ use self::local::{check_directory, check_keys, check_programs};
 use super::fleet_location::find_fleet;
 use super::lists::{fetch_gates, fetch_tools};
 use crate::args::DoctorArgs;
-use crate::fleet_status::{FleetStatus, Queue, Replica};
+use crate::fleet_status::{build_of, cells, fetch_status, name_of, replicas_of};
 use crate::output::json_lines;
 
 /// The services of a fleet, with what is missing without them. A tool-host shows by its tools.
@@ -79,7 +80,7 @@ pub(super) async fn check_fleet(args: &DoctorArgs, terminal: &Terminal) -> Resul
 
 async fn check_running(client: &EdgeClient) -> Result<Vec<Check>, CommandFailure> {
     let began = Instant::now();
-    let (status, _) = FleetStatus::fetch(client).await?;
+    let status = fetch_status(client).await?;
     let mut checks = vec![check_answer(&client.url(), began.elapsed())];
     checks.extend(check_processes(&status));
     checks.extend(check_composers(&status));
@@ -102,9 +103,9 @@ fn check_answer(url: &str, took: Duration) -> Check {
 fn check_processes(status: &FleetStatus) -> Vec<Check> {
     const GROUP: &str = "processes";
     let mut checks = Vec::new();
-    for (cell, (service, without)) in status.cells().into_iter().flat_map(|cell| SERVICES.map(|row| (cell, row))) {
+    for (cell, (service, without)) in cells(status).into_iter().flat_map(|cell| SERVICES.map(|row| (cell, row))) {
         let place = cell.map_or_else(String::new, |cell| format!(" in cell {cell}"));
-        let count = status.replicas_of(service).filter(|replica| replica.cell.as_deref() == cell).count() as u64;
+        let count = replicas_of(status, service).filter(|replica| replica.cell.as_deref() == cell).count() as u64;
         checks.push(if count == 0 {
             let advice = format!("start one with `ailoop {}`; without it {without}", command_of(service));
             Check::fail(GROUP, format!("no {service} answers{place}"), advice)
@@ -117,12 +118,12 @@ fn check_processes(status: &FleetStatus) -> Vec<Check> {
         checks.push(Check::fail(GROUP, format!("cell {cell} does not answer"), advice));
     }
     for replica in &status.replicas {
-        let name = replica.name();
-        if !replica.status.waiting_for.is_empty() {
-            let found = format!("{name} waits for {}", replica.status.waiting_for.join(", "));
+        let name = name_of(replica);
+        if !replica.waiting_for.is_empty() {
+            let found = format!("{name} waits for {}", replica.waiting_for.join(", "));
             checks.push(Check::fail(GROUP, found, "see its log, and whether NATS answers it"));
         }
-        for warning in &replica.status.warnings {
+        for warning in &replica.warnings {
             let advice = "correct what it names; until then the process works on as it can";
             checks.push(Check::warn(GROUP, format!("{name}: {warning}"), advice));
         }
@@ -134,7 +135,7 @@ fn check_processes(status: &FleetStatus) -> Vec<Check> {
             checks.push(Check::warn(GROUP, found, "set the clocks of both hosts by NTP"));
         }
     }
-    let builds: BTreeSet<String> = status.replicas.iter().map(Replica::build).collect();
+    let builds: BTreeSet<String> = status.replicas.iter().map(build_of).collect();
     let builds: Vec<String> = builds.into_iter().collect();
     checks.push(match builds.as_slice() {
         [one] => Check::ok(GROUP, format!("all run version {one}")),
@@ -154,13 +155,13 @@ fn check_composers(status: &FleetStatus) -> Vec<Check> {
     let mut by_fingerprint: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let mut changed = None;
     for replica in &status.replicas {
-        let Some(mark) = &replica.status.configuration else { continue };
-        by_fingerprint.entry(&mark.fingerprint).or_default().push(replica.name());
-        changed = changed.max(Some(mark.since));
+        let Some(mark) = &replica.configuration else { continue };
+        by_fingerprint.entry(&mark.fingerprint).or_default().push(name_of(replica));
+        changed = changed.max(Timestamp::parse(&mark.since));
     }
     let (Some(changed), 2..) = (changed, by_fingerprint.len()) else { return Vec::new() };
     let groups: Vec<String> = by_fingerprint.values().map(|names| names.join(", ")).collect();
-    let age = status.now.since(changed);
+    let age = Timestamp::parse(&status.now).map(|now| now.since(changed)).unwrap_or_default();
     let found = format!(
         "the composers have {} different configurations, for {} now: {}",
         groups.len(),
@@ -183,8 +184,8 @@ fn command_of(service: &str) -> &str {
 /// Somebody takes from each queue, and nothing waits for long.
 fn check_queues(status: &FleetStatus) -> Vec<Check> {
     const GROUP: &str = "queues";
-    let check = |queue: &Queue| {
-        let Queue { name, waiting, held, pullers, oldest_ms } = queue;
+    let check = |queue: &QueueStatus| {
+        let QueueStatus { queue: name, waiting, held, pullers, oldest_ms } = queue;
         let oldest = Duration::from_millis(oldest_ms.unwrap_or_default());
         let found = format!(
             "{name}: {} waiting, {} held, {} of workers",
@@ -196,7 +197,7 @@ fn check_queues(status: &FleetStatus) -> Vec<Check> {
         let known = contract::streams::Queue::ALL.iter().find(|known| known.durable() == name);
         if let Some(worker) = known.map(|known| WorkerService::of(*known))
             && *pullers == 0
-            && status.replicas_of(worker.service).next().is_none()
+            && replicas_of(status, worker.service).next().is_none()
         {
             return Check::fail(GROUP, found, format!("nobody takes its items: start {}", worker.one));
         }
@@ -327,7 +328,7 @@ mod tests {
     }
 
     fn status(replicas: &[Value], queue: &Value) -> FleetStatus {
-        serde_json::from_value(json!({
+        proto::json::from_value(json!({
             "now": "2026-01-15T10:30:00.000Z", "replicas": replicas, "queues": [queue], "dead_letters": 0, "storage": [],
         }))
         .unwrap()
