@@ -366,17 +366,22 @@ pub struct ControlReason {
     pub reason: Option<String>,
 }
 
-/// Decision of a person at a gate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(inline)]
-pub enum AnswerDecision {
-    /// The call may run.
-    Approve,
-    /// The call must not run; a question stays without an answer.
-    Deny,
-    /// Answer to a question, in `content`.
-    Answer,
+words! {
+    /// Decision of a person at a gate.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[schemars(inline)]
+    pub enum AnswerDecision {
+        /// The call may run.
+        Approve = "approve",
+        /// The call must not run; a question stays without an answer.
+        Deny = "deny",
+        /// Answer to a question, in `content`.
+        Answer = "answer",
+    }
+
+    /// Its word in a command.
+    fn as_str;
 }
 
 /// Payload of `answer`: a person's decision at a gate.

@@ -13,20 +13,25 @@ use crate::spent::Spent;
 use crate::words::words;
 use crate::{ErrorCode, Json, Timestamp};
 
-/// Effect class of a tool: how a call is handled when nobody knows whether it took effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "Effect")]
-pub enum EffectClass {
-    /// It changes nothing: run it again.
-    Pure,
-    /// It takes effect once per call id: run it again with the same id.
-    Idempotent,
-    /// It must not run twice: say that the outcome is unknown.
-    #[default]
-    AtMostOnce,
-    /// It must not run twice, and the tool can report the outcome of a call afterwards.
-    Reconcilable,
+words! {
+    /// Effect class of a tool: how a call is handled when nobody knows whether it took effect.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[schemars(rename = "Effect")]
+    pub enum EffectClass {
+        /// It changes nothing: run it again.
+        Pure = "pure",
+        /// It takes effect once per call id: run it again with the same id.
+        Idempotent = "idempotent",
+        /// It must not run twice: say that the outcome is unknown.
+        #[default]
+        AtMostOnce = "at_most_once",
+        /// It must not run twice, and the tool can report the outcome of a call afterwards.
+        Reconcilable = "reconcilable",
+    }
+
+    /// Its word in the description of a tool.
+    fn as_str;
 }
 
 impl EffectClass {

@@ -1,6 +1,7 @@
 //! Enums with a text for each variant.
 
 /// Declares an enum with a text for each variant: its word in subjects and events, or its name on the server.
+#[macro_export]
 macro_rules! words {
     (
         $(#[$meta:meta])*

@@ -1,25 +1,19 @@
 //! The route of a method as the table has it.
 
-/// The verb of a route.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HttpVerb {
-    /// Reads; parameters are in the query.
-    Get,
-    /// Changes something; parameters are a JSON object in the body.
-    Post,
-    /// Removes something; parameters are in the query.
-    Delete,
-}
-
-impl HttpVerb {
-    /// Returns the name in the `OpenAPI` document.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "get",
-            Self::Post => "post",
-            Self::Delete => "delete",
-        }
+contract::words! {
+    /// The verb of a route.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum HttpVerb {
+        /// Reads; parameters are in the query.
+        Get = "get",
+        /// Changes something; parameters are a JSON object in the body.
+        Post = "post",
+        /// Removes something; parameters are in the query.
+        Delete = "delete",
     }
+
+    /// Returns the name in the `OpenAPI` document.
+    fn as_str;
 }
 
 /// A route of a method as the table has it: verb, path, and a sentence if the method has several.

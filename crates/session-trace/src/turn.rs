@@ -416,9 +416,7 @@ impl<'a> Builder<'a> {
 
     fn close_gate(&mut self, now: Timestamp, closed: &GateClosed) {
         let Some((since, opened)) = self.gates.remove(&closed.gate) else { return };
-        let decision = serde_json::to_value(closed.decision).ok();
-        let decision = decision.as_ref().and_then(|decision| decision.as_str()).unwrap_or("expired");
-        self.push_gate(since, now, &opened, Some(decision));
+        self.push_gate(since, now, &opened, Some(closed.decision.as_str()));
     }
 
     fn push_gate(&mut self, since: Timestamp, now: Timestamp, opened: &GateOpened, decision: Option<&str>) {

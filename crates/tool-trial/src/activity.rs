@@ -10,8 +10,6 @@ use serde_json::{Value, json};
 use terminal::Style;
 use terminal::format;
 
-use super::describe::effect_name;
-
 /// Running calls whose tool is remembered.
 const CALLS_MAX: usize = 10_000;
 /// Characters of arguments or of a result in a line.
@@ -50,9 +48,8 @@ impl ActivityTracker {
         let came = if before.is_some() { "came" } else { "there" };
         let before = before.unwrap_or_default();
         let line = |what: &str, spec: &ToolSpec, style| {
-            let text = format!("{what:<8} {}  {}  {}", spec.name, effect_name(spec.effect), spec.version);
-            let json =
-                json!({"what": what, "tool": spec.name, "effect": effect_name(spec.effect), "version": spec.version});
+            let text = format!("{what:<8} {}  {}  {}", spec.name, spec.effect, spec.version);
+            let json = json!({"what": what, "tool": spec.name, "effect": spec.effect, "version": spec.version});
             ActivityLine::new(now, style, &text, json)
         };
         let mut lines = Vec::new();

@@ -6,16 +6,6 @@ use contract::tool::{ApprovalPolicy, EffectClass, ToolSpec};
 use serde_json::{Value, json};
 use terminal::format;
 
-/// Returns the name of an effect class, as in a tool's description.
-pub const fn effect_name(effect: EffectClass) -> &'static str {
-    match effect {
-        EffectClass::Pure => "pure",
-        EffectClass::Idempotent => "idempotent",
-        EffectClass::AtMostOnce => "at_most_once",
-        EffectClass::Reconcilable => "reconcilable",
-    }
-}
-
 /// Explains what happens if the tool or its caller fails during a call.
 fn explain_effect(effect: EffectClass) -> &'static str {
     match effect {
@@ -39,7 +29,7 @@ pub fn to_text(tool: &ToolSpec) -> String {
     let rows = [
         ("tool", tool.name.to_string()),
         ("version", tool.version.clone()),
-        ("effect", format!("{}: {}", effect_name(tool.effect), explain_effect(tool.effect))),
+        ("effect", format!("{}: {}", tool.effect, explain_effect(tool.effect))),
         ("approval", format!("{}: {approval}", tool.approval.as_str())),
         ("time-out", format::duration(tool.timeout())),
         ("result", format!("the model reads up to {} bytes of it", format::count(tool.output_bytes_max() as u64))),

@@ -190,7 +190,7 @@ fn session_json(session: &SessionSummary) -> Value {
 fn tool_row(tool: &ToolSpec) -> Vec<String> {
     vec![
         tool.name.to_string(),
-        describe::effect_name(tool.effect).to_owned(),
+        tool.effect.to_string(),
         tool.approval.as_str().to_owned(),
         format::duration(tool.timeout()),
         first_line(&tool.description).to_owned(),

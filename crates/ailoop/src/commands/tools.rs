@@ -236,9 +236,9 @@ fn is_call_allowed(
     if times == 0 || args.yes {
         return Ok(true);
     }
-    let (tool, class) = (&args.tool, describe::effect_name(effect));
+    let tool = &args.tool;
     let warning =
-        format!("{tool} is {class}: its calls are real, and take effect {times} times with {}", arguments.get());
+        format!("{tool} is {effect}: its calls are real, and take effect {times} times with {}", arguments.get());
     if !io::stdin().is_terminal() {
         let failure = CommandFailure::usage(ErrorCode::BadRequest, warning);
         return Err(failure.help("pass --yes to allow this, and --args for suitable arguments"));

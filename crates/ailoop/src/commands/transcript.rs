@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use contract::command::AnswerDecision;
+use contract::tool::Outcome;
 use fleet_connection::client::{EdgeClient, SessionsApi, read_answer};
 use proto::GetTranscriptRequest;
-use serde::Serialize;
 use session::readable::{ReadableCall, ReadableMessage, ReadableTurn};
 use terminal::failure::{CommandFailure, Exit};
 use terminal::{Style, Terminal};
@@ -90,11 +91,10 @@ fn format_turn(turn: &ReadableTurn, with_results: bool) -> String {
 fn write_call(out: &mut String, call: &ReadableCall, with_results: bool) {
     let arguments: String = call.arguments.chars().take(ARGUMENTS_CHARS_MAX).collect();
     let more = if arguments.len() < call.arguments.len() { "…" } else { "" };
-    let outcome = call.outcome.map_or_else(|| "not done yet".to_owned(), |outcome| contract_word(&outcome));
+    let outcome = call.outcome.map_or("not done yet", Outcome::as_str);
     let _ = write!(out, "- `{}` {arguments}{more}: {outcome}", call.tool);
     if let Some(by) = &call.by {
-        let _ =
-            write!(out, " ({} by {by})", call.decision.map_or_else(String::new, |decision| contract_word(&decision)));
+        let _ = write!(out, " ({} by {by})", call.decision.map_or("", AnswerDecision::as_str));
     }
     out.push('\n');
     if let Some(result) = call.result.as_ref().filter(|_| with_results) {
@@ -103,9 +103,4 @@ fn write_call(out: &mut String, call: &ReadableCall, with_results: bool) {
             let _ = writeln!(out, "      {line}");
         }
     }
-}
-
-/// Returns the serialised name of an enum value.
-fn contract_word<T: Serialize>(value: &T) -> String {
-    serde_json::to_value(value).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }

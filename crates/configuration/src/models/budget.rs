@@ -1,7 +1,5 @@
 //! Spending limits of tenants and agents: the `budgets` of `models.yaml`.
 
-use std::fmt;
-
 use contract::limits::BUDGETS_MAX;
 use contract::{AgentId, TenantId, Timestamp};
 use schemars::JsonSchema;
@@ -42,17 +40,22 @@ pub enum BudgetScope {
     Agent(AgentId),
 }
 
-/// Period after which a budget begins anew, in UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-#[schemars(rename = "period")]
-pub enum Period {
-    /// At the start of each hour.
-    Hour,
-    /// At each midnight, in UTC.
-    Day,
-    /// On the first of each month.
-    Month,
+contract::words! {
+    /// Period after which a budget begins anew, in UTC.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    #[schemars(rename = "period")]
+    pub enum Period {
+        /// At the start of each hour.
+        Hour = "hour",
+        /// At each midnight, in UTC.
+        Day = "day",
+        /// On the first of each month.
+        Month = "month",
+    }
+
+    /// Its name in `models.yaml`.
+    fn as_str;
 }
 
 /// Spending limit of a tenant or an agent.
@@ -78,18 +81,6 @@ pub(super) struct BudgetShape {
 }
 
 impl Period {
-    /// Every period, shortest first.
-    pub const ALL: &'static [Self] = &[Self::Hour, Self::Day, Self::Month];
-
-    /// Its name in `models.yaml`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Month => "month",
-        }
-    }
-
     /// Returns the start of the period that contains `now`.
     pub fn start(self, now: Timestamp) -> Timestamp {
         let Some(at) = when(now) else { return Timestamp::default() };
@@ -112,12 +103,6 @@ impl Period {
                 start.after(std::time::Duration::from_hours(24 * u64::from(days)))
             }
         }
-    }
-}
-
-impl fmt::Display for Period {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -64,7 +64,7 @@ impl Grant {
         Self {
             tenant,
             subject: subject.into(),
-            scopes: Scope::ALL.into(),
+            scopes: Scope::ALL.iter().copied().collect(),
             names_scopes: false,
             agents: None,
             expires: None,

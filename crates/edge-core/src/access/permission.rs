@@ -149,11 +149,12 @@ mod tests {
     #[test]
     fn each_method_needs_exactly_its_scope() {
         for method in Method::ALL {
-            for scope in Scope::ALL {
+            for &scope in Scope::ALL {
                 let outcome = authorize(&caller(&[scope], None), *method, None);
                 assert_eq!(outcome.is_ok(), method.scopes().contains(&scope), "{} with {scope}", method.name());
             }
-            let others: Vec<Scope> = Scope::ALL.into_iter().filter(|scope| !method.scopes().contains(scope)).collect();
+            let others: Vec<Scope> =
+                Scope::ALL.iter().copied().filter(|scope| !method.scopes().contains(scope)).collect();
             let refused = authorize(&caller(&others, None), *method, None).unwrap_err();
             assert_eq!(refused.code, ErrorCode::Forbidden);
             assert!(refused.message.contains(method.name()) && refused.message.contains("ci"), "{refused}");
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn caller_of_some_agents_uses_no_method_of_the_whole_tenant() {
-        let caller = caller(&Scope::ALL, Some(&["writer"]));
+        let caller = caller(Scope::ALL, Some(&["writer"]));
         assert!(authorize(&caller, Method::ListSessions, None).is_ok());
         for method in [Method::ListMail, Method::ResetBudget, Method::GetStatus, Method::ListDeadLetters] {
             assert_eq!(authorize(&caller, method, None).unwrap_err().code, ErrorCode::Forbidden, "{}", method.name());

@@ -80,10 +80,10 @@ fn find_scopes(config: &IssuerConfig, claims: &Map<String, Value>) -> Result<BTr
     let IssuerConfig { scope_claim, scope_prefix, .. } = config;
     let words = words(claims.get(scope_claim)).unwrap_or_default();
     let words = words.into_iter().flat_map(str::split_whitespace);
-    let names: BTreeSet<&str> = words.filter_map(|word| word.strip_prefix(scope_prefix.as_str())).collect();
-    let scopes: BTreeSet<Scope> = Scope::ALL.into_iter().filter(|scope| names.contains(scope.as_str())).collect();
+    let scopes: BTreeSet<Scope> =
+        words.filter_map(|word| Scope::parse(word.strip_prefix(scope_prefix.as_str())?)).collect();
     if scopes.is_empty() {
-        let known = Scope::ALL.map(|scope| format!("{scope_prefix}{scope}"));
+        let known: Vec<String> = Scope::ALL.iter().map(|scope| format!("{scope_prefix}{scope}")).collect();
         return Err(format!("its claim `{scope_claim}` has none of the scopes {}", known.join(", ")));
     }
     Ok(scopes)

@@ -145,8 +145,9 @@ impl Issuers {
     pub(crate) fn metadata(&self) -> (Vec<&str>, Vec<String>) {
         let configs = self.shared.issuers.iter().map(|issuer| &issuer.config);
         let mut scopes: Vec<String> = Vec::new();
-        for scope in
-            configs.clone().flat_map(|config| Scope::ALL.map(|scope| format!("{}{scope}", config.scope_prefix)))
+        for scope in configs
+            .clone()
+            .flat_map(|config| Scope::ALL.iter().map(move |scope| format!("{}{scope}", config.scope_prefix)))
         {
             if !scopes.contains(&scope) {
                 scopes.push(scope);

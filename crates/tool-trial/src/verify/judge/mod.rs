@@ -10,7 +10,6 @@ use serde_json::Value;
 use terminal::format;
 
 use super::Check;
-use crate::describe::effect_name;
 use crate::tool_client::{CallRecord, ToolReplicas};
 use crate::tool_reply::{FinalReply, TrialError};
 
@@ -42,12 +41,8 @@ pub(crate) fn check_description(found: &ToolReplicas) -> (Check, Option<ToolSpec
         let hint = "the model chooses tools by their ailoop.description: say what it does and when to use it";
         return (Check::note(name, "without a description", hint), Some(spec.clone()));
     }
-    let finding = format!(
-        "{}, version {}, answers within {}",
-        effect_name(spec.effect),
-        spec.version,
-        format::duration(spec.timeout())
-    );
+    let finding =
+        format!("{}, version {}, answers within {}", spec.effect, spec.version, format::duration(spec.timeout()));
     (Check::pass(name, finding), Some(spec.clone()))
 }
 
