@@ -1,8 +1,8 @@
 //! A gate as a question to the person at the editor, and the answer. Pure.
 
 use contract::event::{GateKind, GateOpened};
+use contract::tool::GateQuestion;
 use proto::AnswerGateRequest;
-use serde::Deserialize;
 use serde_json::{Value, json};
 use session_view::gate_prompt::{DECLINED, answer_request};
 use terminal::printable::reveal_invisible;
@@ -35,13 +35,6 @@ pub(super) enum PersonReply {
     Dismissed,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct AskedQuestion {
-    question: String,
-    choices: Vec<String>,
-}
-
 /// Makes the question for a gate. `has_forms`: the client shows forms.
 pub(super) fn question_of(session: &str, gate: &GateOpened, has_forms: bool) -> Question {
     let asked = asked_question(gate);
@@ -65,7 +58,7 @@ pub(super) fn question_of(session: &str, gate: &GateOpened, has_forms: bool) -> 
 
 /// Makes the message for a question that the next prompt answers.
 pub(super) fn typed_question(gate: &GateOpened) -> Question {
-    let AskedQuestion { question, choices } = asked_question(gate);
+    let GateQuestion { question, choices } = asked_question(gate);
     let listed = choices.iter().fold(String::new(), |listed, choice| format!("{listed}\n- {choice}"));
     let text = format!("\n\n{question}{listed}\n\n(The agent waits for your answer: your next message is the answer.)");
     Question::Typed { text: reveal_invisible(&text) }
@@ -125,7 +118,7 @@ pub(super) fn call_fields(gate: &GateOpened) -> ToolCallFields {
     }
 }
 
-fn asked_question(gate: &GateOpened) -> AskedQuestion {
+fn asked_question(gate: &GateOpened) -> GateQuestion {
     let arguments = gate.arguments.as_ref().map_or("", |arguments| arguments.get());
     serde_json::from_str(arguments).unwrap_or_default()
 }
@@ -140,7 +133,7 @@ fn yes_or_no(yes: &str, no: &str) -> [Value; 2] {
 fn permission(session: &str, gate: &GateOpened, options: &[Value]) -> Question {
     let mut call = call_fields(gate);
     if gate.kind == GateKind::Question {
-        let AskedQuestion { question, .. } = asked_question(gate);
+        let GateQuestion { question, .. } = asked_question(gate);
         call.content = Some(CallContent::text(reveal_invisible(&question)));
     }
     let params = json!({"sessionId": session, "toolCall": call, "options": options});
@@ -148,7 +141,7 @@ fn permission(session: &str, gate: &GateOpened, options: &[Value]) -> Question {
 }
 
 /// Makes a form for a question. Beside the choices another answer may be given.
-fn form(session: &str, gate: &GateOpened, asked: &AskedQuestion) -> Value {
+fn form(session: &str, gate: &GateOpened, asked: &GateQuestion) -> Value {
     let schema = if asked.choices.is_empty() {
         json!({
             "type": "object",

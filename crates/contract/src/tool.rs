@@ -287,6 +287,23 @@ pub const READ_RESULT: &str = "read_result";
 /// The tool by which an agent asks a person. It is listed with the tools and performed by the loop.
 pub const ASK_USER: &str = "ask_user";
 
+/// The arguments of [`ASK_USER`]: a question of the model to a person.
+#[derive(Debug, Default, Deserialize)]
+pub struct GateQuestion {
+    /// Text of the question.
+    pub question: String,
+    /// Answers that it proposes; empty for a free text.
+    #[serde(default)]
+    pub choices: Vec<String>,
+}
+
+impl GateQuestion {
+    /// Reads the arguments; those that cannot be read are the text of the question.
+    pub fn parse(arguments: &str) -> Self {
+        serde_json::from_str(arguments).unwrap_or_else(|_| Self { question: arguments.to_owned(), choices: Vec::new() })
+    }
+}
+
 /// Names of the headers of a request to a tool.
 pub mod header {
     /// The call's id: the key under which an `idempotent` tool takes effect once.

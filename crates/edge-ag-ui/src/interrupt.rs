@@ -3,11 +3,11 @@
 use contract::command::{Answer, AnswerDecision};
 use contract::commit::OpenGate;
 use contract::event::{GateKind, GateOpened};
-use contract::tool::ASK_USER;
+use contract::tool::{ASK_USER, GateQuestion};
 use contract::{CallId, Json, SessionId, Timestamp, ToolName};
 use edge_core::api_error::ApiError;
 use edge_core::params;
-use edge_core::turn::{GateQuestion, call_id};
+use edge_core::turn::call_id;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

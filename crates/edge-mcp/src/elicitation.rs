@@ -3,11 +3,10 @@
 use contract::command::{Answer, AnswerDecision};
 use contract::commit::OpenGate;
 use contract::event::GateKind;
-use contract::tool::sha256_hex;
+use contract::tool::{GateQuestion, sha256_hex};
 use contract::{CallId, SessionId};
 use edge_core::access::ApiCaller;
 use edge_core::api_error::ApiError;
-use edge_core::turn::GateQuestion;
 use rmcp::model::{ClientCapabilities, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, RequestId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -65,7 +64,7 @@ pub(super) fn to_form(agent: &str, gate: &OpenGate) -> Option<ElicitRequest> {
 pub(super) fn describe(gate: &OpenGate) -> String {
     let tool = gate.tool.as_ref().map(ToString::to_string).unwrap_or_default();
     match &gate.kind {
-        GateKind::Question => question(&gate.arguments).question,
+        GateKind::Question => GateQuestion::parse(&gate.arguments).question,
         GateKind::Approval => format!("may the tool `{tool}` be called with the arguments {}?", gate.arguments),
         GateKind::Limit(limit) => {
             let limit = json!(limit);
@@ -75,13 +74,8 @@ pub(super) fn describe(gate: &OpenGate) -> String {
     }
 }
 
-fn question(arguments: &str) -> GateQuestion {
-    serde_json::from_str(arguments)
-        .unwrap_or_else(|_| GateQuestion { question: arguments.to_owned(), choices: Vec::new() })
-}
-
 fn question_form(agent: &str, arguments: &str) -> (String, Value) {
-    let GateQuestion { question, choices } = question(arguments);
+    let GateQuestion { question, choices } = GateQuestion::parse(arguments);
     let choices = if choices.is_empty() { String::new() } else { format!("\nFor example: {}", choices.join(" | ")) };
     let answer = json!({"type": "string", "title": "Answer", "minLength": 1});
     let schema = json!({"type": "object", "properties": {"answer": answer}, "required": ["answer"]});

@@ -1,7 +1,7 @@
 //! Questions to a person, for clients that show text and requests for approval.
 
 use contract::event::{GateKind, GateOpened};
-use edge_core::turn::GateQuestion;
+use contract::tool::GateQuestion;
 
 /// Returns a question of the model as the text of a message.
 pub(crate) fn text(arguments: &str) -> String {

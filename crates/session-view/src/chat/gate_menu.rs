@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use contract::event::{Event, GateKind, GateOpened};
+use contract::tool::GateQuestion;
 use proto::AnswerGateRequest;
 use serde_json::Value;
 use terminal::Style;
@@ -134,11 +135,11 @@ impl GateMenu {
                 ]));
             }
             GateKind::Question => {
-                let (question, answers) = asked_question(gate);
+                let GateQuestion { question, choices: offered } = asked_question(gate);
                 lines.push((Style::Warn, "The agent asks:".to_owned()));
                 let shown = question.lines().map(|line| (Style::Plain, format!("  {}", reveal_invisible(line))));
                 lines.extend(shown);
-                let answers: Vec<String> = answers.iter().map(|answer| reveal_invisible(answer)).collect();
+                let answers: Vec<String> = offered.iter().map(|answer| reveal_invisible(answer)).collect();
                 lines.extend(choices(&answers.iter().map(String::as_str).collect::<Vec<_>>()));
                 lines.push((Style::Plain, "  0  give no answer".to_owned()));
             }
@@ -237,7 +238,7 @@ impl GateMenu {
     }
 
     fn answer_question(&mut self, gate: &GateOpened, text: &str, now: Instant) -> MenuStep {
-        let (_, answers) = asked_question(gate);
+        let answers = asked_question(gate).choices;
         if text.is_empty() {
             return hint("type an answer, or 0 to give none");
         }
@@ -285,13 +286,8 @@ fn choices(texts: &[&str]) -> Vec<ViewLine> {
 }
 
 /// Returns the question of a model, and the answers that it offers.
-fn asked_question(gate: &GateOpened) -> (String, Vec<String>) {
-    let text = gate.arguments.as_ref().map(contract::Json::get).unwrap_or_default();
-    let Ok(Value::Object(fields)) = serde_json::from_str(text) else { return (text.to_owned(), Vec::new()) };
-    let question = fields.get("question").and_then(Value::as_str).unwrap_or(text).to_owned();
-    let offered = fields.get("choices").and_then(Value::as_array);
-    let answers = offered.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-    (question, answers)
+fn asked_question(gate: &GateOpened) -> GateQuestion {
+    GateQuestion::parse(gate.arguments.as_ref().map(contract::Json::get).unwrap_or_default())
 }
 
 #[cfg(test)]
