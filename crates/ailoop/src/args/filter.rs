@@ -51,15 +51,3 @@ pub enum PhaseArg {
     /// The session has ended
     Ended,
 }
-
-impl PhaseArg {
-    /// Returns the name in the client API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Ended => "ended",
-        }
-    }
-}

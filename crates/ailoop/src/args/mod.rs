@@ -63,6 +63,7 @@ pub use target::{FleetTarget, NatsArgs, NatsTarget};
 pub use tools::{
     ToolsArgs, ToolsCommand, ToolsDescribeArgs, ToolsNewArgs, ToolsTryArgs, ToolsVerifyArgs, ToolsWatchArgs,
 };
+pub(crate) use values::api_name;
 pub use version::{ManArgs, VersionArgs};
 
 const EXITS: &str = "\

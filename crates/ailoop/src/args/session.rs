@@ -116,17 +116,6 @@ pub enum ModeArg {
     Interrupt,
 }
 
-impl ModeArg {
-    /// Returns the name in the client API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Steer => "steer",
-            Self::Queue => "queue",
-            Self::Interrupt => "interrupt",
-        }
-    }
-}
-
 /// Arguments of `ailoop pause`, `resume` and `stop`.
 #[derive(Debug, Clone, Args)]
 #[command(group = clap::ArgGroup::new("which").required(true).args(["session", "last", "all"]))]

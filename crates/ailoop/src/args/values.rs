@@ -2,7 +2,13 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use clap::ValueEnum;
 use contract::Timestamp;
+
+/// Returns the name of a value, which the client API has too.
+pub(crate) fn api_name(value: &impl ValueEnum) -> Option<String> {
+    Some(value.to_possible_value()?.get_name().to_owned())
+}
 
 /// Parses `90`, `90s`, `5m` or `1h`; zero is refused.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {

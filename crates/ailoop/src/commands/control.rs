@@ -13,7 +13,7 @@ use super::fleet_location::connect;
 use super::selection::{confirm, list_selected};
 use super::session_reference::connect_to_session;
 use super::settings::session_options;
-use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs, SessionRef};
+use crate::args::{ConfigureArgs, ControlArgs, ForkArgs, SendArgs, SessionRef, api_name};
 use crate::output::finish;
 
 /// A command without content.
@@ -108,7 +108,7 @@ pub(super) async fn send_message(args: &SendArgs, terminal: &Terminal) -> Result
         session_id: session_id.clone(),
         command_id: Some(command_id()),
         content: Some(text.into()),
-        mode: Some(args.mode.as_str().to_owned()),
+        mode: api_name(&args.mode),
         ..SendMessageRequest::default()
     };
     let reply = client.call(request, SessionsApi::send_message).await?;

@@ -8,7 +8,7 @@ use proto::{ListSessionsRequest, SessionSummary};
 use terminal::failure::CommandFailure;
 use terminal::{Style, Terminal};
 
-use crate::args::SessionFilter;
+use crate::args::{SessionFilter, api_name};
 
 /// Sessions that one request lists.
 const PAGE_SESSIONS_MAX: u32 = 1_000;
@@ -16,7 +16,7 @@ const PAGE_SESSIONS_MAX: u32 = 1_000;
 /// A request for the sessions of a filter, at most so many.
 pub(super) fn list_request(filter: &SessionFilter, limit: u32) -> ListSessionsRequest {
     ListSessionsRequest {
-        phase: filter.phase.map(|phase| phase.as_str().to_owned()),
+        phase: filter.phase.as_ref().and_then(api_name),
         limit: Some(limit),
         agent: filter.agent.as_deref().map(str::to_lowercase),
         model: filter.model.clone(),
