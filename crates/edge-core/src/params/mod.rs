@@ -7,9 +7,7 @@ mod tests;
 
 pub(crate) use command::CommandRequest;
 pub use command::{CommandBody, UnvalidatedCommand};
-pub use parse::{
-    check_size, generate_id, parse, parse_object, parse_optional, parse_optional_word, parse_session_id, parse_word,
-};
+pub use parse::{check_size, generate_id, parse, parse_object, parse_session_id, parse_word};
 
 /// Maximum number of entries of one list.
 pub const LIST_MAX: usize = 1_000;

@@ -65,19 +65,9 @@ pub fn parse_word<T: DeserializeOwned>(field: &str, text: &str) -> Result<T, Api
     serde_json::from_value(Value::String(text.to_owned())).map_err(|error| bad_field(field, error))
 }
 
-/// As [`parse_word`]; an empty text means none.
-pub fn parse_optional_word<T: DeserializeOwned>(field: &str, text: &str) -> Result<Option<T>, ApiError> {
-    if text.is_empty() { Ok(None) } else { parse_word(field, text).map(Some) }
-}
-
 /// Parses a field; the error names it.
 pub fn parse<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<T, ApiError> {
     text.parse().map_err(|error| bad_field(field, error))
-}
-
-/// Parses a field for which an empty text means none.
-pub fn parse_optional<T: FromStr<Err: Display>>(field: &str, text: &str) -> Result<Option<T>, ApiError> {
-    if text.is_empty() { Ok(None) } else { parse(field, text).map(Some) }
 }
 
 /// Generates an id; later ids sort after earlier ones.
