@@ -1,7 +1,7 @@
 //! Stop reason of a turn, in the terms of the protocol. Pure.
 
 use contract::ErrorCode;
-use contract::event::StopReason;
+use contract::event::{StopKind, StopReason};
 use serde_json::{Value, json};
 
 use super::translate::TurnResult;
@@ -9,23 +9,15 @@ use super::wire::RpcError;
 
 /// Makes the answer to a prompt whose turn has ended.
 pub(super) fn prompt_answer(turn: &TurnResult) -> Result<Value, RpcError> {
-    let reason = match (turn.stop_reason, &turn.error) {
-        (StopReason::Completed, _) => "end_turn",
-        (StopReason::TokenLimit, _) => "max_tokens",
+    let reason = match (turn.stop_reason.kind(), &turn.error) {
+        (StopKind::Completed, _) => "end_turn",
         // The protocol knows two limits; what is no limit of tokens is one of requests.
-        (
-            StopReason::MaxIterations
-            | StopReason::Timeout
-            | StopReason::CostLimit
-            | StopReason::ToolCallLimit
-            | StopReason::Repetition
-            | StopReason::NoProgress,
-            _,
-        ) => "max_turn_requests",
-        (StopReason::Stopped, _) => "cancelled",
-        (StopReason::Error, Some((ErrorCode::ModelRefused, _))) => "refusal",
-        (StopReason::Error, Some((code, message))) => return Err(RpcError::new(code.clone(), message)),
-        (StopReason::Error, None) => return Err(RpcError::new(ErrorCode::Internal, "the turn ended with an error")),
+        (StopKind::Limit, _) if turn.stop_reason == StopReason::TokenLimit => "max_tokens",
+        (StopKind::Limit, _) => "max_turn_requests",
+        (StopKind::Stopped, _) => "cancelled",
+        (StopKind::Error, Some((ErrorCode::ModelRefused, _))) => "refusal",
+        (StopKind::Error, Some((code, message))) => return Err(RpcError::new(code.clone(), message)),
+        (StopKind::Error, None) => return Err(RpcError::new(ErrorCode::Internal, "the turn ended with an error")),
     };
     Ok(json!({"stopReason": reason, "_meta": {"ailoop": {"stop_reason": turn.stop_reason.as_str()}}}))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use contract::Timestamp;
-use contract::event::{AiFullReceived, ClientCallOpened, GateOpened, StopReason};
+use contract::event::{AiFullReceived, ClientCallOpened, GateOpened, StopKind, StopReason};
 use edge_core::turn::{TurnOutcome, TurnPart};
 use serde_json::{Value, json};
 
@@ -41,17 +41,10 @@ impl TaskPhase {
 
     /// Returns the state of a turn that ended.
     pub(super) const fn of_end(stop_reason: StopReason) -> Self {
-        match stop_reason {
-            StopReason::Error => Self::Failed,
-            StopReason::Stopped => Self::Canceled,
-            StopReason::Completed
-            | StopReason::MaxIterations
-            | StopReason::Timeout
-            | StopReason::TokenLimit
-            | StopReason::CostLimit
-            | StopReason::ToolCallLimit
-            | StopReason::Repetition
-            | StopReason::NoProgress => Self::Completed,
+        match stop_reason.kind() {
+            StopKind::Error => Self::Failed,
+            StopKind::Stopped => Self::Canceled,
+            StopKind::Completed | StopKind::Limit => Self::Completed,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use contract::client_tool::Performer;
-use contract::event::{AiFullReceived, StopReason, ToolCallResult};
+use contract::event::{AiFullReceived, StopKind, ToolCallResult};
 use contract::tool::Outcome;
 use contract::{CallId, ErrorCode, SessionId};
 use edge_core::api_error::ApiError;
@@ -247,27 +247,20 @@ impl RunReply {
 
     fn end(&mut self, end: TurnOutcome, events: &mut Vec<UiEvent>) {
         let TurnOutcome { turn, stop_reason, error, .. } = end;
-        match stop_reason {
-            StopReason::Error => {
+        match stop_reason.kind() {
+            StopKind::Error => {
                 let (code, message) = error.unwrap_or((ErrorCode::Internal, "the turn failed".to_owned()));
                 self.end_with_error(code, message, events);
             }
-            StopReason::Stopped if self.names.is_version_1 => {
+            StopKind::Stopped if self.names.is_version_1 => {
                 self.close_step(events);
                 self.finish(None, Some(RunOutcome::Cancelled), events);
             }
-            StopReason::Stopped => {
+            StopKind::Stopped => {
                 let message = "the session was stopped".to_owned();
                 self.end_with_error(ErrorCode::SessionEnded, message, events);
             }
-            StopReason::Completed
-            | StopReason::MaxIterations
-            | StopReason::Timeout
-            | StopReason::TokenLimit
-            | StopReason::CostLimit
-            | StopReason::ToolCallLimit
-            | StopReason::Repetition
-            | StopReason::NoProgress => {
+            StopKind::Completed | StopKind::Limit => {
                 self.close_step(events);
                 let session_id = self.session.to_string();
                 let result = RunResult { session_id, turn, stop_reason: stop_reason.as_str() };

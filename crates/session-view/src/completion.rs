@@ -2,7 +2,7 @@
 
 use contract::CommandId;
 use contract::command::MessageMode;
-use contract::event::{EndReason, Event, StopReason};
+use contract::event::{EndReason, Event, StopKind, StopReason};
 use terminal::failure::Exit;
 
 use crate::notification::{NotificationContent, ParsedNotification};
@@ -62,16 +62,10 @@ impl CompletionTracker {
 }
 
 fn exit_of_turn(reason: StopReason) -> Exit {
-    match reason {
-        StopReason::Completed => Exit::Done,
-        StopReason::MaxIterations
-        | StopReason::Timeout
-        | StopReason::TokenLimit
-        | StopReason::CostLimit
-        | StopReason::ToolCallLimit
-        | StopReason::Repetition
-        | StopReason::NoProgress => Exit::Limit,
-        StopReason::Stopped | StopReason::Error => Exit::Failed,
+    match reason.kind() {
+        StopKind::Completed => Exit::Done,
+        StopKind::Limit => Exit::Limit,
+        StopKind::Stopped | StopKind::Error => Exit::Failed,
     }
 }
 

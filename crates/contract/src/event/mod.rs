@@ -34,7 +34,7 @@ pub use tool::{
     Child, ClientCallOpened, ToolCallExtended, ToolCallIdentified, ToolCallOpened, ToolCallProgress, ToolCallResult,
 };
 pub use turn::{
-    ContinuationProgress, DecisionSource, LimitReached, Progress, StatusChanged, StopReason, ToolsResolved,
+    ContinuationProgress, DecisionSource, LimitReached, Progress, StatusChanged, StopKind, StopReason, ToolsResolved,
     TurnCompleted, TurnStarted,
 };
 

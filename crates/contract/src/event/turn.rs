@@ -229,22 +229,42 @@ words! {
 impl StopReason {
     /// Whether the turn neither did what it was to do nor was stopped by somebody.
     pub const fn is_failure(self) -> bool {
-        self.is_limit() || matches!(self, Self::Error)
+        matches!(self.kind(), StopKind::Limit | StopKind::Error)
     }
 
     /// Whether the turn was cut short by a limit.
     pub const fn is_limit(self) -> bool {
+        matches!(self.kind(), StopKind::Limit)
+    }
+
+    /// Returns the kind of the reason.
+    pub const fn kind(self) -> StopKind {
         match self {
+            Self::Completed => StopKind::Completed,
+            Self::Stopped => StopKind::Stopped,
+            Self::Error => StopKind::Error,
             Self::MaxIterations
             | Self::Timeout
             | Self::TokenLimit
             | Self::CostLimit
             | Self::ToolCallLimit
             | Self::Repetition
-            | Self::NoProgress => true,
-            Self::Completed | Self::Stopped | Self::Error => false,
+            | Self::NoProgress => StopKind::Limit,
         }
     }
+}
+
+/// Kind of a [`StopReason`], for readers that treat all limits alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopKind {
+    /// The model finished its work.
+    Completed,
+    /// A limit cut the turn short.
+    Limit,
+    /// A client or the parent stopped it.
+    Stopped,
+    /// The turn could not go on.
+    Error,
 }
 
 /// The end of a turn, with its stop reason.

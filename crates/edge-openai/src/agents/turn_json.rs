@@ -1,6 +1,6 @@
 //! Turns of a session in the form of the Agents API.
 
-use contract::event::StopReason;
+use contract::event::{StopKind, StopReason};
 use contract::{ErrorCode, Timestamp};
 use edge_core::turn::TurnOutcome;
 use serde_json::{Value, json};
@@ -43,17 +43,10 @@ impl TurnFields {
 
 /// Returns the status of a turn that ended: one that reached a limit has no answer that anybody may rely on.
 pub(super) fn status(reason: StopReason) -> &'static str {
-    match reason {
-        StopReason::Completed => "completed",
-        StopReason::Stopped => "cancelled",
-        StopReason::MaxIterations
-        | StopReason::Timeout
-        | StopReason::TokenLimit
-        | StopReason::CostLimit
-        | StopReason::ToolCallLimit
-        | StopReason::Repetition
-        | StopReason::NoProgress
-        | StopReason::Error => "failed",
+    match reason.kind() {
+        StopKind::Completed => "completed",
+        StopKind::Stopped => "cancelled",
+        StopKind::Limit | StopKind::Error => "failed",
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use contract::client_tool::Performer;
-use contract::event::{ClientCallOpened, GateKind, GateOpened, StopReason, ToolCallIdentified, ToolCallResult};
+use contract::event::{ClientCallOpened, GateKind, GateOpened, StopKind, ToolCallIdentified, ToolCallResult};
 use contract::model::FinishReason;
 use contract::spent::Spent;
 use contract::tool::{ASK_USER, ApprovalPolicy, Outcome};
@@ -332,26 +332,20 @@ impl ResponseBuilder {
     }
 
     fn end(&mut self, end: TurnOutcome) {
-        match end.stop_reason {
-            StopReason::Error => {
+        match end.stop_reason.kind() {
+            StopKind::Error => {
                 let error = end.error.unwrap_or((ErrorCode::Internal, "the turn failed".to_owned()));
                 self.error = Some(error);
                 self.close("failed", "response.failed");
             }
-            StopReason::Stopped => self.close("cancelled", "response.incomplete"),
-            StopReason::Completed => match self.finish_reason {
+            StopKind::Stopped => self.close("cancelled", "response.incomplete"),
+            StopKind::Completed => match self.finish_reason {
                 Some(FinishReason::ContentFilter) => self.close_incomplete("content_filter"),
                 Some(FinishReason::Length) => self.close_incomplete("max_output_tokens"),
                 Some(FinishReason::Stop | FinishReason::ToolCalls | FinishReason::Cancelled | FinishReason::Other)
                 | None => self.complete(),
             },
-            StopReason::MaxIterations
-            | StopReason::Timeout
-            | StopReason::TokenLimit
-            | StopReason::CostLimit
-            | StopReason::ToolCallLimit
-            | StopReason::Repetition
-            | StopReason::NoProgress => self.close_incomplete("max_output_tokens"),
+            StopKind::Limit => self.close_incomplete("max_output_tokens"),
         }
     }
 
