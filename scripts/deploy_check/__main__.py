@@ -1,9 +1,9 @@
-"""Runs every check of deploy/, or writes deploy/kubernetes/base: `python -m deploy_check [manifests]`."""
+"""Runs every check of deploy/, or writes what is generated there: `python -m deploy_check [manifests]`."""
 
 import argparse
 import sys
 
-from . import files, manifests, matrix, monitoring, outside, package, parity, planted, render
+from . import dashboards, files, manifests, matrix, monitoring, outside, package, parity, planted, render
 from .paths import CHART, OVERLAYS
 from .refused import Refused
 
@@ -33,8 +33,8 @@ def check(verbose):
         print(f"ok  chart with {setup.name()}: {matrix.check_setup(setup)} manifests")
     package.check()
     print("ok  the packaged chart is the same, and takes rules and dashboards of deploy/monitoring")
-    alerts, dashboards = monitoring.check()
-    print(f"ok  {alerts} alerts, each with a page, and {dashboards} dashboards name metrics and labels that exist")
+    alerts, boards = monitoring.check()
+    print(f"ok  {alerts} alerts, each with a page, and {boards} dashboards name metrics and labels that exist")
     print(f"ok  {manifests.check()} files of deploy/kubernetes/base are as the chart renders them")
     check_overlays()
     print(f"ok  {planted.plant(verbose)} planted mistakes are refused")
@@ -47,6 +47,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.task == "manifests":
         print(f"deploy/kubernetes/base: {manifests.write()} files")
+        print(f"deploy/monitoring/dashboards: {dashboards.write()} files")
     else:
         check(arguments.verbose)
 

@@ -7,7 +7,7 @@ import tempfile
 
 import yaml
 
-from .. import files, manifests, monitoring, parity
+from .. import dashboards, files, manifests, monitoring, parity
 from ..paths import BASE, CHART, DEPLOY
 from ..refused import Refused
 from ..render import render_chart
@@ -99,10 +99,16 @@ def plant_rules():
 
 
 def plant_dashboards():
-    path = monitoring.DASHBOARDS / "fleet.json"
+    (name, entry), *_ = dashboards.read_table().items()
     for what, change, place in DASHBOARD_CHANGES:
-        text = change(path.read_text())
-        yield must_refuse(what, place, monitoring.check_dashboard, path.name, text)
+        copies = copy.deepcopy(entry)
+        change(copies)
+        yield must_refuse(what, place, monitoring.check_dashboard, name, dashboards.text_of(copies))
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = pathlib.Path(shutil.copytree(dashboards.DIRECTORY, pathlib.Path(scratch) / "dashboards"))
+        file = directory / f"{name}.json"
+        file.write_text(file.read_text().replace("30s", "5s"))
+        yield must_refuse("a dashboard that somebody edited", file.name, dashboards.check, directory)
 
 
 def plant(verbose=False):

@@ -1,7 +1,5 @@
 """Mistakes in rules and dashboards. Of a rule: (what, how the rules change, what the message must name)."""
 
-import json
-
 
 def replace(alert, old, new):
     return lambda rules: rules[alert].update(expr=rules[alert]["expr"].replace(old, new))
@@ -33,41 +31,30 @@ RULE_CHANGES = [
 ]
 
 
-def edit(change):
-    """The text of a dashboard after a change of its JSON."""
-
-    def changed(text):
-        dashboard = json.loads(text)
-        change(dashboard)
-        return json.dumps(dashboard, indent=2, ensure_ascii=False) + "\n"
-
-    return changed
+def first_panel(entry):
+    return next(iter(entry["rows"].values()))[0]
 
 
-def panel(dashboard):
-    return next(panel for panel in dashboard["panels"] if panel.get("targets"))
-
-
+# Of dashboards.yaml: (what, how its first entry changes, what the message must name).
 DASHBOARD_CHANGES = [
     (
         "a panel of a metric that nobody counts",
-        edit(lambda dashboard: panel(dashboard)["targets"][0].update(expr="sum(ailoop_queues)")),
+        lambda entry: first_panel(entry).update(queries={"queues": "sum(ailoop_queues)"}),
         "ailoop_queues",
     ),
     (
-        "a panel of one Prometheus",
-        edit(lambda dashboard: panel(dashboard).update(datasource={"type": "prometheus", "uid": "P1"})),
-        "datasource",
-    ),
-    (
         "an address in a dashboard",
-        edit(lambda dashboard: dashboard.update(links=[{"url": "https://grafana.example.org"}])),
+        lambda entry: first_panel(entry).update(description="See https://grafana.example.org."),
         "grafana.example.org",
     ),
     (
         "a variable that is not there",
-        edit(lambda dashboard: panel(dashboard)["targets"][0].update(expr='ailoop_sessions{phase="$phase"}')),
+        lambda entry: first_panel(entry).update(queries={"sessions": 'ailoop_sessions{phase="$phase"}'}),
         "phase",
     ),
-    ("a dashboard on one line", lambda text: json.dumps(json.loads(text)), "formatted"),
+    (
+        "two panels with one title",
+        lambda entry: next(iter(entry["rows"].values())).append(first_panel(entry)),
+        "one title",
+    ),
 ]
