@@ -28,6 +28,9 @@ pub(super) struct FaultInjector {
     stale_percent: u64,
     /// Whether messages are delayed.
     slow: bool,
+    /// Whether orchestrators die rather than have another fault: while they commit, or before all effects are performed.
+    /// Their machines die with them.
+    deadly: bool,
     now: Mutex<OperationsAtOnce>,
     endless: Notify,
 }
@@ -42,9 +45,11 @@ struct OperationsAtOnce {
 }
 
 impl FaultInjector {
-    pub(super) fn new(seed: u64) -> Self {
+    /// A deadly one where it must be, and at times where it need not be.
+    pub(super) fn new(seed: u64, must_be_deadly: bool) -> Self {
         let mut rng = Rng::new(seed);
-        let per_thousand = [0, 5, 15, 40][rng.index(4)];
+        let deadly = rng.chance(30) || must_be_deadly;
+        let per_thousand = if deadly { 40 } else { [0, 5, 15, 40][rng.index(4)] };
         let stale_percent = [0, 4, 20, 60][rng.index(4)];
         let slow = rng.chance(60);
         Self {
@@ -55,6 +60,7 @@ impl FaultInjector {
             per_thousand,
             stale_percent,
             slow,
+            deadly,
             now: Mutex::default(),
             endless: Notify::new(),
         }
@@ -91,17 +97,22 @@ impl FaultInjector {
         self.on.store(false, Ordering::Relaxed);
     }
 
+    pub(super) fn is_deadly(&self) -> bool {
+        self.deadly
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn pick(&self, rng: &mut Rng, action: Action) -> Fault {
+    fn pick(&self, rng: &mut Rng, op: Operation<'_>) -> Fault {
         let soon = Duration::from_millis(1 + rng.below(3_000));
-        if rng.chance(15) && self.deaths.load(Ordering::Relaxed) < DEATHS_MAX {
+        let chance = if self.deadly && is_effect(op) { 100 } else { 15 };
+        if rng.chance(chance) && self.deaths.load(Ordering::Relaxed) < DEATHS_MAX {
             self.deaths.fetch_add(1, Ordering::Relaxed);
             return Fault::Crash { done: rng.chance(50) };
         }
-        let options: &[Fault] = match action {
+        let options: &[Fault] = match op.action {
             Action::Append => &[
                 Fault::AckLost,
                 Fault::NotDone,
@@ -143,6 +154,11 @@ impl FaultInjector {
     }
 }
 
+/// Whether an orchestrator commits, or performs what it has committed.
+fn is_effect(op: Operation<'_>) -> bool {
+    op.client.starts_with("Orchestrator") && matches!(op.action, Action::Append | Action::Publish | Action::Request)
+}
+
 impl Faults for FaultInjector {
     fn decide(&self, op: Operation<'_>) -> Fault {
         self.note_operation(op);
@@ -155,7 +171,7 @@ impl Faults for FaultInjector {
         let fault = if read && rng.chance(self.stale_percent) {
             Fault::Stale(1 + rng.below(3))
         } else if rng.below(1_000) < self.per_thousand {
-            self.pick(&mut rng, op.action)
+            self.pick(&mut rng, op)
         } else if self.slow && matches!(op.action, Action::Append | Action::Pull | Action::Publish) && rng.chance(30) {
             return Fault::Delay(Duration::from_millis(1 + rng.below(300)));
         } else {

@@ -78,16 +78,19 @@ pub(super) struct SimulatedFleet {
     frozen: Option<(ClientLifecycle, Instant)>,
     /// Chooses the deaths that take a machine along.
     rng: Rng,
+    /// Deaths of a hundred that do.
+    machine_percent: u64,
 }
 
 impl SimulatedFleet {
     /// Starts the services; logs of sessions are compacted after `compact_after` seconds without a commit. `seed` chooses
-    /// which machines die.
+    /// which machines die with a replica, `machine_percent` of a hundred.
     pub(super) async fn start(
         server: MemoryServer,
         mistake: PlantedMistake,
         compact_after: u64,
         seed: u64,
+        machine_percent: u64,
     ) -> anyhow::Result<Self> {
         let mut fleet = Self {
             server,
@@ -100,6 +103,7 @@ impl SimulatedFleet {
             outage: None,
             frozen: None,
             rng: Rng::new(seed),
+            machine_percent,
         };
         fleet.set_composer(true).await?;
         for (index, kind) in KINDS.into_iter().enumerate() {
@@ -181,7 +185,7 @@ impl SimulatedFleet {
         let died: Vec<usize> =
             self.replicas.iter().filter(|replica| replica.lifecycle.is_dead()).map(|replica| replica.machine).collect();
         for machine in died {
-            if self.rng.chance(30) {
+            if self.rng.chance(self.machine_percent) {
                 self.replicas.iter().filter(|other| other.machine == machine).for_each(|other| other.lifecycle.kill());
             }
         }

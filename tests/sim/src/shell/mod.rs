@@ -72,7 +72,7 @@ pub fn simulate(seed: u64, mistake: PlantedMistake) -> Result<FleetStats, String
 
 async fn run(seed: u64, mistake: PlantedMistake, compact_after: u64) -> Result<FleetStats, String> {
     let mut rng = Rng::new(seed ^ 0x5EED);
-    let injector = Arc::new(FaultInjector::new(rng.number()));
+    let injector = Arc::new(FaultInjector::new(rng.number(), mistake.needs_deaths()));
     tokio::select! {
         result = run_with(rng, injector.clone(), mistake, compact_after) => result,
         last = injector.until_endless() => Err(format!("an endless loop without time passing: {last}")),
@@ -88,7 +88,8 @@ async fn run_with(
     let server = MemoryServer::simulated(EPOCH, injector.clone());
     let client = server.client("client").0;
     let recorder = tool_recorder::serve(&server, rng.number()).await.map_err(|error| error.to_string())?;
-    let mut fleet = SimulatedFleet::start(server.clone(), mistake, compact_after, rng.number())
+    let machine_percent = if injector.is_deadly() { 100 } else { 30 };
+    let mut fleet = SimulatedFleet::start(server.clone(), mistake, compact_after, rng.number(), machine_percent)
         .await
         .map_err(|error| error.to_string())?;
     // The first turn needs all tools in the catalogue.
@@ -97,8 +98,10 @@ async fn run_with(
             client.tools(&TenantId::default()).await.is_ok_and(|t| t.len() == 3)
         })
         .await?;
-    injector.begin();
-    let composer_is_away = rng.chance(10);
+    if !mistake.needs_calm() {
+        injector.begin();
+    }
+    let composer_is_away = rng.chance(10) && !mistake.needs_calm();
     if composer_is_away {
         fleet.set_composer(false).await.map_err(|error| error.to_string())?;
     }
@@ -121,7 +124,7 @@ async fn run_with(
         older.copy_or_put_back(&mut fleet);
         let key = rng.pick(&sessions).clone();
         let reason = ControlReason::default();
-        match rng.below(12) {
+        match rng.below(if mistake.needs_calm() { 9 } else { 12 }) {
             0..5 => {
                 sent.send_message(&key, &mut rng).await?;
             }

@@ -60,6 +60,16 @@ impl PlantedMistake {
         Self::ForgetHolders,
         Self::ForgetRepairs,
     ];
+
+    /// Whether a run shows the mistake only where a machine dies.
+    pub(super) fn needs_deaths(self) -> bool {
+        self == Self::ForgetRepairs
+    }
+
+    /// Whether a run shows the mistake only without faults: what it leads to may follow from a fault as well.
+    pub(super) fn needs_calm(self) -> bool {
+        self == Self::ForgetHolders
+    }
 }
 
 /// The results of which workers learned that the log has them.
