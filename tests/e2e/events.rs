@@ -71,7 +71,7 @@ async fn events_reach_a_viewer_once_and_in_order() -> anyhow::Result<()> {
         events.iter().filter(|event| event.seq.is_some()).map(|event| event.topic.as_str()).collect();
     let (full, decided) = ("message.ai_full_received", "continuation.progress");
     let (called, result) = ("tool_call.identified", "tool_call.result_processed");
-    let mut expected = vec!["session_started", "message.user_processed"];
+    let mut expected = vec!["session_started", "message.user_processed", "turn.started"];
     expected.extend([full, called, called, decided, result, result]);
     expected.extend([full, called, called, called, decided, result, result, result]);
     expected.extend([full, decided, full, decided, "turn.completed", "session_ended"]);
@@ -208,7 +208,7 @@ async fn progress_event_has_the_documented_form() -> anyhow::Result<()> {
             "progress": {"current_step": 2, "total_steps": 4, "completion_percentage": 50,
                 "steps_completed": ["Listed plans", "Read plan"],
                 "steps_remaining": ["Decompose plan", "Analyze dependencies"]},
-            "current_tools": [], "timestamp": null, "seq": 4,
+            "current_tools": [], "timestamp": null, "seq": 5,
             "turn": 1, "continues": true, "source": "explicit", "reason": "more to do", "status": "continue",
             "nudge": "Go on. You said: more to do.",
         }})
