@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks everything below deploy/ without a cluster: the chart and the overlays, their references, nats-server's
-# configuration, and the files of the image. `deploy-check.sh manifests` writes deploy/kubernetes/base from the chart,
-# and deploy/monitoring/dashboards from dashboards.yaml. Its tools live in .tools/deploy-check and .tools/kubernetes.
+# configuration, and the files of the image. `deploy-check.sh manifests` writes what is generated there: the schema of
+# the chart's values, deploy/kubernetes/base and the dashboards. Its tools live in .tools/deploy-check and
+# .tools/kubernetes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -30,7 +30,7 @@ release-check: ## Whether VERSION, Cargo.toml and CHANGELOG.md agree
 publish: ## Sign and publish the images below OUT to REPOSITORY; for the release workflow, needs skopeo, cosign and gh
 	@scripts/release.sh publish
 
-manifests: ## Render deploy/kubernetes/base from the Helm chart, and the dashboards of Grafana from dashboards.yaml
+manifests: ## Write what is generated in deploy/: the schema of the chart's values, deploy/kubernetes/base, dashboards of Grafana
 	@scripts/deploy-check.sh manifests
 
 alerts: ## Prometheus beside a fleet: each alert fires when its condition holds, and only then; ONLY=AiloopQueueOld names alerts; needs prometheus

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from . import dashboards, files, manifests, matrix, monitoring, outside, package, parity, planted, render
+from . import dashboards, files, manifests, matrix, monitoring, outside, package, parity, planted, render, values_schema
 from .paths import CHART, OVERLAYS
 from .refused import Refused
 
@@ -25,7 +25,7 @@ def check_overlays():
 def check(verbose):
     files.check_dockerfiles()
     files.check_config_maps()
-    files.check_values()
+    values_schema.check()
     files.check_nats_values(render.render_chart())
     print("ok  the Dockerfile's paths; configuration and prompts in ConfigMaps; the values for the chart of NATS")
     render.lint()
@@ -46,6 +46,8 @@ def main():
     parser.add_argument("--verbose", action="store_true", help="also print what each planted mistake is refused with")
     arguments = parser.parse_args()
     if arguments.task == "manifests":
+        values_schema.write()
+        print("deploy/helm/ailoop/values.schema.json: 1 file")
         print(f"deploy/kubernetes/base: {manifests.write()} files")
         print(f"deploy/monitoring/dashboards: {dashboards.write()} files")
     else:

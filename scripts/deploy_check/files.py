@@ -1,6 +1,5 @@
 """Files beside the manifests: those of images and of ConfigMaps."""
 
-import json
 import re
 
 import yaml
@@ -51,18 +50,3 @@ def check_nats_values(documents, text=None):
         ours = re.search(rf"^\s*{key}: \"?([^\"\n]+)\"?$", configuration, re.M)
         problem = f"{key} is {value}, and {ours and ours[1]} in server.conf"
         refuse_unless(ours and ours[1] == value, "deploy/helm/nats-values.yaml", problem, remedy)
-
-
-def check_values(values=None):
-    """Each value that the schema accepts is in values.yaml, where people look for it."""
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    compare_values("values.yaml", schema, values or yaml.safe_load((CHART / "values.yaml").read_text()))
-
-
-def compare_values(place, schema, values):
-    for name, inner in schema["properties"].items():
-        # Helm gives every chart `global`; nothing here reads it.
-        there = name in values or name == "global"
-        refuse_unless(there, f"{place}, {name}", "is in the schema alone", "add it to values.yaml, with what it is for")
-        if "properties" in inner and name in values:
-            compare_values(f"{place}, {name}", inner, values[name])

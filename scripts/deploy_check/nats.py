@@ -53,7 +53,7 @@ def check_login(document, pod, container):
         value = value_of(container, name)
         expected = f"{facts.CREDENTIALS}/{role}.creds"
         refuse_unless(
-            role in facts.roles(), f"{place}, {name}", f"{role} is no NATS role", "use a role of values.schema.json"
+            role in facts.roles(), f"{place}, {name}", f"{role} is no NATS role", "use a role of values.types.yaml"
         )
         refuse_unless(
             value == expected, f"{place}, {name}", f"names {value}", f"use {expected}: each has a role of its own"

@@ -55,7 +55,7 @@ fn nats_role_is_known_to_the_chart_and_has_a_row_in_the_guide() -> anyhow::Resul
     let known = schema["definitions"]["role"]["enum"].as_array().context("the roles of the chart")?;
     let security = read(&deploy().join("../docs/security.md"))?;
     for role in nats_permissions::roles() {
-        assert!(known.iter().any(|known| known == role.name), "values.schema.json lacks the role {}", role.name);
+        assert!(known.iter().any(|known| known == role.name), "values.types.yaml lacks the role {}", role.name);
         assert!(security.contains(&format!("| `{}` |", role.name)), "security.md has no row for {}", role.name);
     }
     Ok(())

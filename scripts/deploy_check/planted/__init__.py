@@ -7,7 +7,7 @@ import tempfile
 
 import yaml
 
-from .. import dashboards, files, manifests, monitoring, parity
+from .. import dashboards, files, manifests, monitoring, parity, values_schema
 from ..paths import BASE, CHART, DEPLOY
 from ..refused import Refused
 from ..render import render_chart
@@ -42,15 +42,17 @@ def plant_changes():
 
 
 def plant_values():
-    for what, values, place in VALUES:
-        yield must_refuse(what, place, lambda of=values: render_chart(values=of))
+    for what, given, place in VALUES:
+        yield must_refuse(what, place, lambda of=given: render_chart(values=of))
 
 
 def plant_files():
     yield must_refuse("a path that is not there", "nowhere", files.check_dockerfile, "COPY nowhere nowhere")
-    values = yaml.safe_load((CHART / "values.yaml").read_text())
-    values["edge"].pop("allowedOrigins")
-    yield must_refuse("a value that nobody finds", "allowedOrigins", files.check_values, values)
+    chart_values = yaml.safe_load(values_schema.VALUES.read_text())
+    chart_values["edge"].pop("allowedOrigins")
+    yield must_refuse("a type that no value has", "allowedOrigins", values_schema.rendered, chart_values)
+    chart_values["edge"].update(allowedOrigins=[], allowedMethods=[])
+    yield must_refuse("a value without a type", "edge.allowedMethods", values_schema.rendered, chart_values)
     text = (DEPLOY / "helm/nats-values.yaml").read_text().replace("ping_max: 2", "ping_max: 3")
     own = render_chart()
     yield must_refuse("another setting for a NATS of one's own", "ping_max", files.check_nats_values, own, text)
