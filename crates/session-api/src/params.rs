@@ -198,6 +198,13 @@ pub struct StatsParams {
     pub interval: Option<u32>,
 }
 
+impl StatsParams {
+    /// Whether a session is one of those that are counted.
+    pub fn selects(&self, summary: &SessionSummary) -> bool {
+        self.since.is_none_or(|since| summary.started >= since)
+    }
+}
+
 /// Parameters of the methods `gates.list` and `calls.list`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Default, JsonSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -1,5 +1,6 @@
 //! Everything that a session needs, each part in a process of its own.
 
+use std::path::Path;
 use std::process::Command;
 
 use contract::TenantId;
@@ -118,6 +119,30 @@ pub(crate) struct Used {
     pub(crate) load: Usage,
 }
 
+impl FleetShape {
+    /// Sets what a service of this shape has beside its defaults; spans go to `traces`.
+    fn configure(&self, command: &mut Command, traces: Option<&str>) {
+        if let Some(seconds) = self.archive_after {
+            command.env("AILOOP__ORCHESTRATOR__ARCHIVE_AFTER", seconds.to_string());
+        }
+        if let Some(seconds) = self.compact_after {
+            command.env("AILOOP__ORCHESTRATOR__COMPACT_AFTER", seconds.to_string());
+        }
+        if let Some(traces) = traces {
+            command.env("AILOOP__TELEMETRY__OTLP_ENDPOINT", traces);
+        }
+        match self.telemetry {
+            Telemetry::Off => drop(command.env("OTEL_SDK_DISABLED", "true")),
+            // It says its address in a line that is not printed by default.
+            Telemetry::Scraped => {
+                command.env("AILOOP__HEALTH__LISTEN", "127.0.0.1:0").env("RUST_LOG", "warn,service::health=info");
+            }
+            Telemetry::Full => drop(command.env("AILOOP__TELEMETRY__SAMPLE_RATIO", "1")),
+            Telemetry::Unread | Telemetry::Sampled => {}
+        }
+    }
+}
+
 impl Fixture {
     /// Starts everything and returns when sessions can begin.
     pub(crate) async fn start(shape: FleetShape) -> anyhow::Result<Self> {
@@ -143,17 +168,7 @@ impl Fixture {
             collector = Some(process);
         }
 
-        let mut config = json!({
-            "default": "bench",
-            "providers": {"bench": {"kind": "openai_chat", "base_url": &models}},
-            "models": {"bench": {"provider": "bench", "multi_tool": true, "max_parallel_tools": 8}},
-        });
-        for (name, url) in more {
-            config["providers"][name] = json!({"kind": "openai_chat", "base_url": url});
-            config["models"][name] = json!({"provider": name});
-        }
-        std::fs::write(dir.path().join("models.yaml"), config.to_string())?;
-        std::fs::write(dir.path().join("agents.yaml"), AGENTS)?;
+        write_configuration(dir.path(), &models, more)?;
         let (mut services, mut edges, mut http_edges, mut health_address) = (Vec::new(), Vec::new(), Vec::new(), None);
         let names = match shape.apart {
             None => vec![TOGETHER],
@@ -161,24 +176,7 @@ impl Fixture {
         };
         for (n, name) in names.into_iter().enumerate() {
             let mut command = service(name, &nats, replicas, &dir)?;
-            if let Some(seconds) = shape.archive_after {
-                command.env("AILOOP__ORCHESTRATOR__ARCHIVE_AFTER", seconds.to_string());
-            }
-            if let Some(seconds) = shape.compact_after {
-                command.env("AILOOP__ORCHESTRATOR__COMPACT_AFTER", seconds.to_string());
-            }
-            if let Some(traces) = &traces {
-                command.env("AILOOP__TELEMETRY__OTLP_ENDPOINT", traces);
-            }
-            match shape.telemetry {
-                Telemetry::Off => drop(command.env("OTEL_SDK_DISABLED", "true")),
-                // It says its address in a line that is not printed by default.
-                Telemetry::Scraped => {
-                    command.env("AILOOP__HEALTH__LISTEN", "127.0.0.1:0").env("RUST_LOG", "warn,service::health=info");
-                }
-                Telemetry::Full => drop(command.env("AILOOP__TELEMETRY__SAMPLE_RATIO", "1")),
-                Telemetry::Unread | Telemetry::Sampled => {}
-            }
+            shape.configure(&mut command, traces.as_deref());
             // Every replica writes a log of its own.
             let home = dir.path().join(format!("{name}-{n}"));
             std::fs::create_dir(&home)?;
@@ -288,6 +286,22 @@ fn service(name: &str, nats: &NatsNodes, replicas: usize, dir: &TempDir) -> anyh
     command.env("AILOOP__EDGE__CONNECTIONS__REQUESTS_PER_S", "100000");
     command.env("AILOOP__EDGE__WS__LISTEN", "127.0.0.1:0").env("AILOOP__EDGE__GRPC__LISTEN", "127.0.0.1:0");
     Ok(command)
+}
+
+/// Writes the models, each further one at an address of its own, and the agents.
+fn write_configuration(dir: &Path, models: &str, more: &[(&str, &str)]) -> anyhow::Result<()> {
+    let mut config = json!({
+        "default": "bench",
+        "providers": {"bench": {"kind": "openai_chat", "base_url": models}},
+        "models": {"bench": {"provider": "bench", "multi_tool": true, "max_parallel_tools": 8}},
+    });
+    for (name, url) in more {
+        config["providers"][name] = json!({"kind": "openai_chat", "base_url": url});
+        config["models"][name] = json!({"provider": name});
+    }
+    std::fs::write(dir.join("models.yaml"), config.to_string())?;
+    std::fs::write(dir.join("agents.yaml"), AGENTS)?;
+    Ok(())
 }
 
 /// Finds the gRPC address of the edge in its log.

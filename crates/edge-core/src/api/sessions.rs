@@ -93,9 +93,8 @@ impl SessionApi {
     pub async fn get_stats(&self, caller: &ApiCaller, params: &StatsParams) -> Result<StatsList, ApiError> {
         let intervals = Intervals::of(params, clock::now())?;
         let (summaries, missing_cells) = self.list_all_sessions(caller).await?;
-        let is_counted = |summary: &&SessionSummary| {
-            caller.grant.allows_agent(&summary.agent) && params.since.is_none_or(|since| summary.started >= since)
-        };
+        let is_counted =
+            |summary: &&SessionSummary| caller.grant.allows_agent(&summary.agent) && params.selects(summary);
         let counted = || summaries.iter().map(|summary| &**summary).filter(is_counted);
         let intervals = intervals.map(|intervals| stats::summarize_intervals(counted(), &intervals));
         Ok(StatsList { stats: stats::summarize(counted()), intervals, missing_cells })

@@ -106,7 +106,6 @@ async fn run_with(
         fleet.set_composer(false).await.map_err(|error| error.to_string())?;
     }
 
-    let mut calm = true;
     let sessions: Vec<SessionKey> = (0..=rng.below(2)).map(key).collect();
     let mut sent = SentCommands { client: client.clone(), server: server.clone(), list: Vec::new() };
     let mut older = OlderStreams::new(server.clone(), rng.number());
@@ -116,42 +115,14 @@ async fn run_with(
         }
         sent.send(key, Verb::Start, start(&mut rng)).await?;
     }
+    let mut calm = true;
     for _ in 0..rng.below(12) {
         let longest = [40, 400, 4_000][rng.index(3)];
-        let pause = Duration::from_millis(rng.below(longest));
-        fleet.sleep(pause).await?;
+        fleet.sleep(Duration::from_millis(rng.below(longest))).await?;
         // No call and no turn may end by its deadline for that: it is noticed within a minute.
         older.copy_or_put_back(&mut fleet);
         let key = rng.pick(&sessions).clone();
-        let reason = ControlReason::default();
-        match rng.below(if mistake.needs_calm() { 9 } else { 12 }) {
-            0..5 => {
-                sent.send_message(&key, &mut rng).await?;
-            }
-            5..7 => {
-                sent.send(&key, Verb::Pause, reason).await?;
-                wait_for_pause(&client, &mut fleet, &recorder, &key).await?;
-                // Long enough for waiting items to be redelivered a few times.
-                let pause = Duration::from_millis(rng.below(12_000));
-                fleet.sleep(pause).await?;
-            }
-            7..9 => {
-                recorder.set_paused(&key, false);
-                sent.send(&key, Verb::Resume, reason).await?;
-            }
-            9..11 => {
-                calm = false;
-                fleet.outage(*rng.pick(&KINDS), Duration::from_millis(rng.below(5_000)));
-            }
-            _ if rng.chance(40) => {
-                sent.send(&key, Verb::Stop, reason).await?;
-                wait_for_pause(&client, &mut fleet, &recorder, &key).await?;
-            }
-            _ => {
-                calm = false;
-                server.restart();
-            }
-        }
+        calm &= act(&mut rng, &mut fleet, &recorder, &mut sent, &key, mistake).await?;
     }
     fleet.sleep(Duration::from_millis(rng.below(8_000))).await?;
     injector.end();
@@ -163,34 +134,84 @@ async fn run_with(
     let idle_max = Duration::from_secs(compact_after);
     end_sessions(&client, &mut fleet, &sessions, &mut sent, idle_max).await?;
 
-    let (faults, deaths, tools) = (injector.count(), fleet.deaths(), recorder.check()?);
+    let (faults, replacements) = (injector.count(), older.replacements());
     let disturbance = match composer_is_away {
         true => Disturbance::Long,
         false if calm && faults == 0 => Disturbance::None,
         false => Disturbance::Short,
     };
-    let replacements = older.replacements();
-    let mut figures = FleetStats { faults, deaths, replacements, tools, ..FleetStats::default() };
+    let stats = FleetStats { faults, replacements, tools: recorder.check()?, ..FleetStats::default() };
+    let stats = judge_sessions(&client, &mut fleet, &sessions, disturbance, stats).await?;
+    judge::inputs(&client, &sessions, sent.list.len() as u64).await?;
+    judge::promises(&client, fleet.promises()).await?;
+    Ok(stats)
+}
+
+/// Does what a user, an operator or bad luck does next to a session. Returns false if it was bad luck.
+async fn act(
+    rng: &mut Rng,
+    fleet: &mut SimulatedFleet,
+    recorder: &ToolRecorder,
+    sent: &mut SentCommands,
+    key: &SessionKey,
+    mistake: PlantedMistake,
+) -> Result<bool, String> {
+    let client = sent.client.clone();
+    let reason = ControlReason::default();
+    match rng.below(if mistake.needs_calm() { 9 } else { 12 }) {
+        0..5 => sent.send_message(key, rng).await?,
+        5..7 => {
+            sent.send(key, Verb::Pause, reason).await?;
+            wait_for_pause(&client, fleet, recorder, key).await?;
+            // Long enough for waiting items to be redelivered a few times.
+            fleet.sleep(Duration::from_millis(rng.below(12_000))).await?;
+        }
+        7..9 => {
+            recorder.set_paused(key, false);
+            sent.send(key, Verb::Resume, reason).await?;
+        }
+        9..11 => {
+            fleet.outage(*rng.pick(&KINDS), Duration::from_millis(rng.below(5_000)));
+            return Ok(false);
+        }
+        _ if rng.chance(40) => {
+            sent.send(key, Verb::Stop, reason).await?;
+            wait_for_pause(&client, fleet, recorder, key).await?;
+        }
+        _ => {
+            sent.server.restart();
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Checks the logs of sessions, and of their children once these have ended. Adds to the figures of the run.
+async fn judge_sessions(
+    client: &Bus,
+    fleet: &mut SimulatedFleet,
+    sessions: &[SessionKey],
+    disturbance: Disturbance,
+    mut stats: FleetStats,
+) -> Result<FleetStats, String> {
     let mut children: Vec<SessionKey> = Vec::new();
-    for key in &sessions {
-        figures.commits += judge::session(&client, key, disturbance).await?;
-        figures.compactions += judge::compactions(&client, key).await?;
-        children.extend(judge::children(&client, key).await?);
+    for key in sessions {
+        stats.commits += judge::session(client, key, disturbance).await?;
+        stats.compactions += judge::compactions(client, key).await?;
+        children.extend(judge::children(client, key).await?);
     }
     while let Some(child) = children.pop() {
         let ended =
-            || async { phase(&client, &child).await == Some(Phase::Ended) && is_inbox_empty(&client, &child).await };
+            || async { phase(client, &child).await == Some(Phase::Ended) && is_inbox_empty(client, &child).await };
         fleet.until(REST_MAX, ended).await.map_err(|why| format!("{child} does not end after its parent: {why}"))?;
-        figures.commits += judge::session(&client, &child, disturbance).await?;
-        figures.children += 1;
-        children.extend(judge::children(&client, &child).await?);
+        stats.commits += judge::session(client, &child, disturbance).await?;
+        stats.children += 1;
+        children.extend(judge::children(client, &child).await?);
     }
-    for key in &sessions {
-        judge::reports(&client, key).await?;
+    for key in sessions {
+        judge::reports(client, key).await?;
     }
-    judge::inputs(&client, &sessions, sent.list.len() as u64).await?;
-    judge::promises(&client, fleet.promises()).await?;
-    Ok(figures)
+    Ok(FleetStats { deaths: fleet.deaths(), ..stats })
 }
 
 /// Waits until the log shows a pause or stop, for at most 800 ms; from then on no call may start. An earlier `resume`
