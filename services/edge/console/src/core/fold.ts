@@ -658,10 +658,13 @@ export function addSpent(total: Spent, more: Spent): void {
   total.cost_usd += more.cost_usd ?? 0;
 }
 
+export function tokensOf({ usage }: Spent): number {
+  return usage.input + usage.output;
+}
+
 /** Whether `all` has more than `part`. */
 export function isMore(all: Spent, part: Spent): boolean {
-  const tokens = ({ usage }: Spent) => usage.input + usage.output;
-  return tokens(all) > tokens(part) || all.cost_usd > part.cost_usd;
+  return tokensOf(all) > tokensOf(part) || all.cost_usd > part.cost_usd;
 }
 
 function copySpent(spent: Spent): Spent {

@@ -1,7 +1,8 @@
 // How long calls take, measured on the traces of the newest sessions. The edge has no histogram, so this is a sample.
 
 import { signal } from "@preact/signals";
-import { rpc } from "./connection.ts";
+import { useEffect } from "preact/hooks";
+import { connection, rpc } from "./connection.ts";
 import type { SessionSummary, TraceSpan, TurnTrace } from "./types.ts";
 
 /** A call that has ended. */
@@ -92,7 +93,7 @@ export function byName(calls: CallSample[], kind: CallSample["kind"]): Map<strin
   return found;
 }
 
-export const sample = signal<Sample | null>(null);
+const sample = signal<Sample | null>(null);
 let isMeasuring = false;
 
 /** Reads the traces of the newest sessions that ran, unless that was done a short time ago. */
@@ -121,4 +122,13 @@ export async function measure(isForced = false): Promise<void> {
   } finally {
     isMeasuring = false;
   }
+}
+
+/** The sample, once it is there: measured while a component that uses it is shown. */
+export function useSample(): Sample | null {
+  const isOpen = connection.value.kind === "open";
+  useEffect(() => {
+    if (isOpen) void measure().catch(() => {});
+  }, [isOpen]);
+  return sample.value;
 }

@@ -9,6 +9,7 @@ import { links, route, setQuery } from "../core/route.ts";
 import type { Agent, AgentDescription, AgentStats, Model } from "../core/types.ts";
 import { Icon } from "../ui/icons.tsx";
 import { Empty, Problem, Tabs } from "../ui/parts.tsx";
+import { Figures, Pair } from "../ui/table.tsx";
 import { CopyButton, DataBlock, TextBlock, Visible } from "../ui/text.tsx";
 import { ReplyTest } from "./reply_test.tsx";
 
@@ -74,7 +75,7 @@ function AgentDetails({ agent, stats }: { agent: Agent; stats: AgentStats[] }) {
         {can("session.start") && <a href={links.start({ agent: agent.id })}>Start a session</a>}
         <a href={links.sessions({ agent: agent.id })}>Its sessions</a>
       </div>
-      <Figures stats={stats} />
+      <Totals stats={stats} />
       {error && <Problem error={error} />}
       {data?.warnings.map((warning) => (
         <div class="problem problem-wait">
@@ -263,20 +264,11 @@ function Settings({ data }: { data: AgentDescription }) {
   );
 }
 
-function Pair({ name, children }: { name: string; children: preact.ComponentChildren }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
-  );
-}
-
 function yes(is: boolean): string {
   return is ? "yes" : "no";
 }
 
-function Figures({ stats }: { stats: AgentStats[] }) {
+function Totals({ stats }: { stats: AgentStats[] }) {
   const sum = (pick: (line: AgentStats) => number) => stats.reduce((total, line) => total + pick(line), 0);
   const turns = sum((line) => line.turns);
   const completed = sum((line) => line.stop_reasons.completed ?? 0);
@@ -288,14 +280,5 @@ function Figures({ stats }: { stats: AgentStats[] }) {
     ["Tool calls", formatCount(sum((line) => line.tool_calls))],
     ["Spent", formatMoney(sum((line) => line.spent_own.cost_usd))],
   ];
-  return (
-    <dl class="numbers agent-figures">
-      {figures.map(([name, figure]) => (
-        <div>
-          <dt>{name}</dt>
-          <dd>{figure}</dd>
-        </div>
-      ))}
-    </dl>
-  );
+  return <Figures figures={figures} class="agent-figures" />;
 }

@@ -3,8 +3,9 @@
 import { isForbidden } from "../core/connection.ts";
 import { formatBytes, formatCount, formatDuration, plural } from "../core/format.ts";
 import { usePoll } from "../core/poll.ts";
-import type { FleetStatus } from "../core/types.ts";
+import type { FleetStatus, Replica } from "../core/types.ts";
 import { Age, Badge, Empty, Meter, PageHead, Problem } from "../ui/parts.tsx";
+import { Table } from "../ui/table.tsx";
 import { Visible } from "../ui/text.tsx";
 
 export function FleetView() {
@@ -32,144 +33,111 @@ export function FleetView() {
           <section class="section">
             <h2>Replicas</h2>
             <div class="card table-scroll">
-              <table class="plain">
-                <thead>
-                  <tr>
-                    <th scope="col">Service</th>
-                    <th scope="col">Replica</th>
-                    <th scope="col">State</th>
-                    <th scope="col">Version</th>
-                    <th scope="col">Up</th>
-                    <th scope="col">Work</th>
-                  </tr>
-                </thead>
-                <tbody>
-                  {data.replicas.map((replica) => (
-                    <tr>
-                      <td>{replica.service}</td>
-                      <td>
-                        <code>{replica.replica}</code>
-                      </td>
-                      <td>
-                        <Badge
-                          tone={replica.waiting_for.length > 0 ? "bad" : replica.warnings.length > 0 ? "wait" : "good"}
-                        >
-                          {replica.waiting_for.length > 0
-                            ? `waits for ${replica.waiting_for.join(", ")}`
-                            : replica.warnings.length > 0
-                              ? "warning"
-                              : "ready"}
-                        </Badge>
-                        {replica.warnings.map((warning) => (
-                          <div class="badge-wait">
-                            <Visible text={warning} isProse />
-                          </div>
-                        ))}
-                        {Math.abs(replica.clock_ahead_ms) > 1000 && (
-                          <div class="badge-wait">
-                            its clock is {formatDuration(Math.abs(replica.clock_ahead_ms))}{" "}
-                            {replica.clock_ahead_ms > 0 ? "ahead" : "behind"}
-                          </div>
-                        )}
-                      </td>
-                      <td title={replica.commit}>
+              <Table
+                rows={data.replicas}
+                columns={[
+                  { head: "Service", cell: (replica) => replica.service },
+                  { head: "Replica", cell: (replica) => <code>{replica.replica}</code> },
+                  { head: "State", cell: (replica) => <State replica={replica} /> },
+                  {
+                    head: "Version",
+                    cellTitle: (replica) => replica.commit,
+                    cell: (replica) => (
+                      <>
                         {replica.version}{" "}
                         <span class="muted">
                           {replica.commit.slice(0, 8)}, fold {replica.fold}
                         </span>
-                      </td>
-                      <td>
-                        <Age at={replica.started} />
-                      </td>
-                      <td>
-                        {Object.entries(replica.work ?? {}).map(([queue, work]) => (
-                          <div class="work">
-                            <span>
-                              {queue} {work.running}/{work.max}
-                            </span>
-                            <Meter
-                              value={work.running}
-                              max={work.max}
-                              label={`${queue} of ${replica.replica}`}
-                              tone={work.running >= work.max ? "bad" : "calm"}
-                            />
-                          </div>
-                        ))}
-                      </td>
-                    </tr>
-                  ))}
-                </tbody>
-              </table>
+                      </>
+                    ),
+                  },
+                  { head: "Up", cell: (replica) => <Age at={replica.started} /> },
+                  { head: "Work", cell: (replica) => <Work replica={replica} /> },
+                ]}
+              />
             </div>
           </section>
           <div class="columns">
             <section class="section">
               <h2>Queues</h2>
               <div class="card table-scroll">
-                <table class="plain">
-                  <thead>
-                    <tr>
-                      <th scope="col">Queue</th>
-                      <th scope="col" class="number">
-                        Waiting
-                      </th>
-                      <th scope="col" class="number">
-                        Held
-                      </th>
-                      <th scope="col" class="number">
-                        Workers asking
-                      </th>
-                      <th scope="col" class="number">
-                        Oldest
-                      </th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {data.queues.map((queue) => (
-                      <tr>
-                        <td>{queue.queue}</td>
-                        <td class="number">{formatCount(queue.waiting)}</td>
-                        <td class="number">{formatCount(queue.held)}</td>
-                        <td class="number">{queue.pullers ?? "–"}</td>
-                        <td class="number">{queue.oldest_ms === undefined ? "–" : formatDuration(queue.oldest_ms)}</td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
+                <Table
+                  rows={data.queues}
+                  columns={[
+                    { head: "Queue", cell: (queue) => queue.queue },
+                    { head: "Waiting", isNumber: true, cell: (queue) => formatCount(queue.waiting) },
+                    { head: "Held", isNumber: true, cell: (queue) => formatCount(queue.held) },
+                    { head: "Workers asking", isNumber: true, cell: (queue) => queue.pullers ?? "–" },
+                    {
+                      head: "Oldest",
+                      isNumber: true,
+                      cell: ({ oldest_ms }) => (oldest_ms === undefined ? "–" : formatDuration(oldest_ms)),
+                    },
+                  ]}
+                />
               </div>
             </section>
             <section class="section">
               <h2>Storage</h2>
               <div class="card table-scroll">
-                <table class="plain">
-                  <thead>
-                    <tr>
-                      <th scope="col">Stream or store</th>
-                      <th scope="col" class="number">
-                        Messages
-                      </th>
-                      <th scope="col" class="number">
-                        Size
-                      </th>
-                    </tr>
-                  </thead>
-                  <tbody>
-                    {data.storage.map((store) => (
-                      <tr>
-                        <td>
-                          <code>{store.name}</code>
-                        </td>
-                        <td class="number">{formatCount(store.messages)}</td>
-                        <td class="number">{formatBytes(store.bytes)}</td>
-                      </tr>
-                    ))}
-                  </tbody>
-                </table>
+                <Table
+                  rows={data.storage}
+                  columns={[
+                    { head: "Stream or store", cell: (store) => <code>{store.name}</code> },
+                    { head: "Messages", isNumber: true, cell: (store) => formatCount(store.messages) },
+                    { head: "Size", isNumber: true, cell: (store) => formatBytes(store.bytes) },
+                  ]}
+                />
               </div>
             </section>
           </div>
         </>
       )}
     </div>
+  );
+}
+
+function State({ replica }: { replica: Replica }) {
+  const ahead = replica.clock_ahead_ms;
+  return (
+    <>
+      <Badge tone={replica.waiting_for.length > 0 ? "bad" : replica.warnings.length > 0 ? "wait" : "good"}>
+        {replica.waiting_for.length > 0
+          ? `waits for ${replica.waiting_for.join(", ")}`
+          : replica.warnings.length > 0
+            ? "warning"
+            : "ready"}
+      </Badge>
+      {replica.warnings.map((warning) => (
+        <div class="badge-wait">
+          <Visible text={warning} isProse />
+        </div>
+      ))}
+      {Math.abs(ahead) > 1000 && (
+        <div class="badge-wait">
+          its clock is {formatDuration(Math.abs(ahead))} {ahead > 0 ? "ahead" : "behind"}
+        </div>
+      )}
+    </>
+  );
+}
+
+function Work({ replica }: { replica: Replica }) {
+  return (
+    <>
+      {Object.entries(replica.work ?? {}).map(([queue, work]) => (
+        <div class="work">
+          <span>
+            {queue} {work.running}/{work.max}
+          </span>
+          <Meter
+            value={work.running}
+            max={work.max}
+            label={`${queue} of ${replica.replica}`}
+            tone={work.running >= work.max ? "bad" : "calm"}
+          />
+        </div>
+      ))}
+    </>
   );
 }

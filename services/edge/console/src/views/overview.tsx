@@ -1,12 +1,12 @@
 // What runs, what waits for whom, what failed, and what it costs.
 
-import { useEffect, useMemo } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { can } from "../core/caller.ts";
-import { connection, isForbidden } from "../core/connection.ts";
-import { formatBytes, formatCount, formatDuration, formatMoney, plural, words } from "../core/format.ts";
+import { isForbidden } from "../core/connection.ts";
+import { formatBytes, formatCount, formatMoney, plural, words } from "../core/format.ts";
 import { clock, usePoll } from "../core/poll.ts";
 import { links, route, setQuery } from "../core/route.ts";
-import { byName, measure, percentilesOf, sample } from "../core/sample.ts";
+import { byName, measure, type Percentiles, percentilesOf, useSample } from "../core/sample.ts";
 import type {
   AgentStats,
   Budget,
@@ -18,6 +18,7 @@ import type {
 } from "../core/types.ts";
 import { Range, Shares, TimeBars } from "../ui/chart.tsx";
 import { Age, Badge, Empty, gateVerb, isFailure, Meter, PageHead, phaseOf, Problem } from "../ui/parts.tsx";
+import { percentileColumns, Table } from "../ui/table.tsx";
 import { Visible } from "../ui/text.tsx";
 import { Source } from "./conversation.tsx";
 
@@ -410,11 +411,7 @@ function EndShares({ stats }: { stats: AgentStats[] }) {
 
 /** Percentiles of a sample: the newest sessions, of whatever time. */
 function Latency() {
-  const isOpen = connection.value.kind === "open";
-  useEffect(() => {
-    if (isOpen) void measure().catch(() => {});
-  }, [isOpen]);
-  const found = sample.value;
+  const found = useSample();
   if (found === null) return <p class="muted">Reading the newest traces …</p>;
   if (found.calls.length === 0) return <p class="muted">No call has ended yet.</p>;
   const rows = (["model", "tool"] as const).flatMap((kind) =>
@@ -426,41 +423,24 @@ function Latency() {
   const most = Math.max(...rows.map((row) => row.p95));
   return (
     <>
-      <table class="plain latency">
-        <thead>
-          <tr>
-            <th scope="col">Model or tool</th>
-            <th scope="col" class="number">
-              Calls
-            </th>
-            <th scope="col">
-              <span class="sr-only">Range</span>
-            </th>
-            <th scope="col" class="number" title="Half of the calls took at most this long">
-              50 %
-            </th>
-            <th scope="col" class="number" title="95 of 100 calls took at most this long">
-              95 %
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((row) => (
-            <tr>
-              <td>
+      <Table
+        class="latency"
+        rows={rows}
+        columns={[
+          {
+            head: "Model or tool",
+            cell: (row) => (
+              <>
                 <i class={`swatch bar-${row.kind}`} aria-hidden="true" /> <code>{row.name}</code>
                 {row.failed > 0 && <span class="bad-text"> {row.failed} failed</span>}
-              </td>
-              <td class="number">{row.count}</td>
-              <td>
-                <Range p50={row.p50} p95={row.p95} most={most} />
-              </td>
-              <td class="number">{formatDuration(row.p50)}</td>
-              <td class="number">{formatDuration(row.p95)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+              </>
+            ),
+          },
+          { head: "Calls", isNumber: true, cell: (row) => row.count },
+          { head: "Range", isHeadHidden: true, cell: (row) => <Range p50={row.p50} p95={row.p95} most={most} /> },
+          ...percentileColumns<Percentiles>((row) => row),
+        ]}
+      />
       <p class="hint">
         {plural(found.calls.length, "call")} of the newest {plural(found.sessions, "session")}, with the time in queues,{" "}
         <Age at={new Date(found.at).toISOString()} /> ago.{" "}
@@ -472,49 +452,27 @@ function Latency() {
   );
 }
 
-export function StatsTable({ stats }: { stats: AgentStats[] }) {
+function StatsTable({ stats }: { stats: AgentStats[] }) {
   return (
-    <table class="plain">
-      <thead>
-        <tr>
-          <th scope="col">Agent</th>
-          <th scope="col">Model</th>
-          <th scope="col" class="number">
-            Turns
-          </th>
-          <th scope="col" class="number">
-            Completed
-          </th>
-          <th scope="col" class="number">
-            Tools
-          </th>
-          <th scope="col" class="number">
-            Cost
-          </th>
-        </tr>
-      </thead>
-      <tbody>
-        {stats.map((line) => (
-          <tr>
-            <td>
-              <a href={links.sessions({ agent: line.agent })}>{line.agent}</a>
-            </td>
-            <td>{line.model}</td>
-            <td class="number">{line.turns}</td>
-            <td
-              class="number"
-              title={Object.entries(line.stop_reasons)
-                .map(([reason, count]) => `${words(reason)} ${count}`)
-                .join(", ")}
-            >
-              {line.completed_rate === null ? "" : `${Math.round(line.completed_rate * 100)} %`}
-            </td>
-            <td class="number">{formatCount(line.tool_calls)}</td>
-            <td class="number">{formatMoney(line.spent_own.cost_usd)}</td>
-          </tr>
-        ))}
-      </tbody>
-    </table>
+    <Table
+      rows={stats}
+      columns={[
+        { head: "Agent", cell: ({ agent }) => <a href={links.sessions({ agent })}>{agent}</a> },
+        { head: "Model", cell: (line) => line.model },
+        { head: "Turns", isNumber: true, cell: (line) => line.turns },
+        {
+          head: "Completed",
+          isNumber: true,
+          cellTitle: (line) =>
+            Object.entries(line.stop_reasons)
+              .map(([reason, count]) => `${words(reason)} ${count}`)
+              .join(", "),
+          cell: (line) => (line.completed_rate === null ? "" : `${Math.round(line.completed_rate * 100)} %`),
+        },
+        { head: "Tools", isNumber: true, cell: (line) => formatCount(line.tool_calls) },
+        { head: "Cost", isNumber: true, cell: (line) => formatMoney(line.spent_own.cost_usd) },
+      ]}
+    />
   );
 }
 

@@ -1,14 +1,15 @@
 // The smaller panels beside a conversation: plan, decisions, costs and details.
 
 import { useMemo } from "preact/hooks";
-import { type CallRow, isMore, type ReplyRow, type SessionView } from "../core/fold.ts";
+import { isMore, type ReplyRow, type SessionView, tokensOf } from "../core/fold.ts";
 import { formatCount, formatDuration, formatMoney, formatTime, plural, shellQuote, words } from "../core/format.ts";
 import { usePoll } from "../core/poll.ts";
 import { links } from "../core/route.ts";
-import type { SessionDescription } from "../core/types.ts";
+import type { SessionDescription, Spent } from "../core/types.ts";
 import { Icon } from "../ui/icons.tsx";
 import { VirtualList } from "../ui/list.tsx";
 import { Age, Badge, Empty, gateVerb, Meter, Problem } from "../ui/parts.tsx";
+import { Figures, Pair, Table } from "../ui/table.tsx";
 import { CopyButton, DataBlock, Visible } from "../ui/text.tsx";
 import { Source } from "./conversation.tsx";
 
@@ -95,86 +96,54 @@ export function Decisions({ view, onSelect }: { view: SessionView; onSelect: (ke
   );
 }
 
+type Counted = ReplyRow & { spent: Spent };
+
 export function Costs({ view, onSelect }: { view: SessionView; onSelect: (key: string) => void }) {
-  const replies = view.rows.filter((row): row is ReplyRow => row.kind === "reply" && row.spent !== undefined);
-  const children = [...view.calls.values()].filter((call): call is CallRow => call.usedUsd !== undefined);
+  const replies = view.rows.filter((row): row is Counted => row.kind === "reply" && row.spent !== undefined);
+  const children = [...view.calls.values()].filter((call) => call.usedUsd !== undefined);
   const { usage, cost_usd } = view.spent;
-  const most = Math.max(1, ...replies.map((row) => (row.spent?.usage.input ?? 0) + (row.spent?.usage.output ?? 0)));
+  const most = Math.max(1, ...replies.map((row) => tokensOf(row.spent)));
+  const own = view.own !== null && isMore(view.spent, view.own) ? view.own : null;
+  const figures: [string, string][] = [
+    ["Cost", formatMoney(cost_usd)],
+    ...(own === null ? [] : [["Without delegated work", formatMoney(own.cost_usd)] as [string, string]]),
+    ["Read", formatCount(usage.input)],
+    ["of it cached", formatCount(usage.cached)],
+    ["Written", formatCount(usage.output)],
+    ["of it thinking", formatCount(usage.reasoning)],
+  ];
   return (
     <div class="pad scroll">
-      <dl class="numbers">
-        <div>
-          <dt>Cost</dt>
-          <dd>{formatMoney(cost_usd)}</dd>
-        </div>
-        {view.own !== null && isMore(view.spent, view.own) && (
-          <div>
-            <dt>Without delegated work</dt>
-            <dd>{formatMoney(view.own.cost_usd)}</dd>
-          </div>
-        )}
-        <div>
-          <dt>Read</dt>
-          <dd>{formatCount(usage.input)}</dd>
-        </div>
-        <div>
-          <dt>of it cached</dt>
-          <dd>{formatCount(usage.cached)}</dd>
-        </div>
-        <div>
-          <dt>Written</dt>
-          <dd>{formatCount(usage.output)}</dd>
-        </div>
-        <div>
-          <dt>of it thinking</dt>
-          <dd>{formatCount(usage.reasoning)}</dd>
-        </div>
-      </dl>
-      <table class="plain">
-        <caption class="sr-only">Tokens and cost by step</caption>
-        <thead>
+      <Figures figures={figures} />
+      <Table
+        caption="Tokens and cost by step"
+        rows={replies.slice(-300)}
+        columns={[
+          {
+            head: "Step",
+            cell: (row) => (
+              <button type="button" class="link" onClick={() => onSelect(row.key)}>
+                {row.turn}.{row.step}
+              </button>
+            ),
+          },
+          {
+            head: "Tokens",
+            cellClass: () => "bar-cell",
+            cell: (row) => <Meter value={tokensOf(row.spent)} max={most} label={`Tokens of step ${row.step}`} />,
+          },
+          { head: "Read", isNumber: true, cell: (row) => formatCount(row.spent.usage.input) },
+          { head: "Written", isNumber: true, cell: (row) => formatCount(row.spent.usage.output) },
+          { head: "Cost", isNumber: true, cell: (row) => formatMoney(row.spent.cost_usd) },
+        ]}
+      >
+        {children.map((call) => (
           <tr>
-            <th scope="col">Step</th>
-            <th scope="col">Tokens</th>
-            <th scope="col" class="number">
-              Read
-            </th>
-            <th scope="col" class="number">
-              Written
-            </th>
-            <th scope="col" class="number">
-              Cost
-            </th>
+            <td colSpan={4}>child session of {call.call}</td>
+            <td class="number">{formatMoney(call.usedUsd ?? 0)}</td>
           </tr>
-        </thead>
-        <tbody>
-          {replies.slice(-300).map((row) => (
-            <tr>
-              <td>
-                <button type="button" class="link" onClick={() => onSelect(row.key)}>
-                  {row.turn}.{row.step}
-                </button>
-              </td>
-              <td class="bar-cell">
-                <Meter
-                  value={(row.spent?.usage.input ?? 0) + (row.spent?.usage.output ?? 0)}
-                  max={most}
-                  label={`Tokens of step ${row.step}`}
-                />
-              </td>
-              <td class="number">{formatCount(row.spent?.usage.input ?? 0)}</td>
-              <td class="number">{formatCount(row.spent?.usage.output ?? 0)}</td>
-              <td class="number">{formatMoney(row.spent?.cost_usd ?? 0)}</td>
-            </tr>
-          ))}
-          {children.map((call) => (
-            <tr>
-              <td colSpan={4}>child session of {call.call}</td>
-              <td class="number">{formatMoney(call.usedUsd ?? 0)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+        ))}
+      </Table>
       {replies.length > 300 && <p class="hint">The last 300 steps of {replies.length}.</p>}
     </div>
   );
@@ -201,48 +170,27 @@ export function Details({ id, view }: { id: string; view: SessionView; rev: numb
       {data && <Waits data={data} />}
       <h2>Session</h2>
       <dl class="pairs">
-        <div>
-          <dt>Id</dt>
-          <dd>
-            <code>{id}</code> <CopyButton text={id} />
-          </dd>
-        </div>
-        <div>
-          <dt>Trace</dt>
-          <dd>
-            <code>{traceId}</code> <CopyButton text={traceId} />
-          </dd>
-        </div>
-        <div>
-          <dt>Started</dt>
-          <dd>{formatTime(view.started)}</dd>
-        </div>
-        <div>
-          <dt>Events</dt>
-          <dd>{view.seq}</dd>
-        </div>
-        <div>
-          <dt>Takes more messages</dt>
-          <dd>{view.isInteractive ? "yes" : "no: it ends with its turn"}</dd>
-        </div>
+        <Pair name="Id">
+          <code>{id}</code> <CopyButton text={id} />
+        </Pair>
+        <Pair name="Trace">
+          <code>{traceId}</code> <CopyButton text={traceId} />
+        </Pair>
+        <Pair name="Started">{formatTime(view.started)}</Pair>
+        <Pair name="Events">{view.seq}</Pair>
+        <Pair name="Takes more messages">{view.isInteractive ? "yes" : "no: it ends with its turn"}</Pair>
         {view.parent !== "" && (
-          <div>
-            <dt>Started by</dt>
-            <dd>
-              <a href={links.session(view.parent)}>{view.parent}</a>
-            </dd>
-          </div>
+          <Pair name="Started by">
+            <a href={links.session(view.parent)}>{view.parent}</a>
+          </Pair>
         )}
       </dl>
       <h2>As a command</h2>
       <dl class="pairs">
         {commands.map(([name, text]) => (
-          <div>
-            <dt>{name}</dt>
-            <dd>
-              <code>{text}</code> <CopyButton text={text} />
-            </dd>
-          </div>
+          <Pair name={name}>
+            <code>{text}</code> <CopyButton text={text} />
+          </Pair>
         ))}
       </dl>
       <h2>System prompt</h2>

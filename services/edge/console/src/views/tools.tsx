@@ -1,14 +1,14 @@
 // Tools, as the fleet knows them now: what they take, which processes serve them, how their calls went, and a trial.
 
-import { useEffect, useMemo, useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { can } from "../core/caller.ts";
-import { connection } from "../core/connection.ts";
 import { formatBytes, formatCount, formatDuration, plural } from "../core/format.ts";
 import { usePoll } from "../core/poll.ts";
 import { route, setQuery } from "../core/route.ts";
-import { byName, measure, percentilesOf, sample } from "../core/sample.ts";
+import { byName, percentilesOf, useSample } from "../core/sample.ts";
 import type { FleetTool, ToolReplica } from "../core/types.ts";
 import { Age, Badge, Empty, Problem, Tabs } from "../ui/parts.tsx";
+import { Figures, Pair, Table } from "../ui/table.tsx";
 import { DataBlock, Visible } from "../ui/text.tsx";
 import { ToolTrial } from "./tool_trial.tsx";
 
@@ -113,11 +113,7 @@ function ToolDetails({ tool, replicas }: { tool: FleetTool; replicas: ToolReplic
 
 /** How the calls of the tool went, in a sample of the newest sessions. */
 function CallFigures({ tool }: { tool: FleetTool }) {
-  const isOpen = connection.value.kind === "open";
-  useEffect(() => {
-    if (isOpen) void measure().catch(() => {});
-  }, [isOpen]);
-  const found = sample.value;
+  const found = useSample();
   const calls = useMemo(() => byName(found?.calls ?? [], "tool").get(tool.name) ?? [], [found, tool.name]);
   if (found === null) return <p class="muted">Reading the newest traces …</p>;
   if (calls.length === 0) return <p class="muted">No call in the newest {plural(found.sessions, "session")}.</p>;
@@ -132,14 +128,7 @@ function CallFigures({ tool }: { tool: FleetTool }) {
   ];
   return (
     <>
-      <dl class="numbers agent-figures">
-        {shown.map(([name, figure]) => (
-          <div>
-            <dt>{name}</dt>
-            <dd>{figure}</dd>
-          </div>
-        ))}
-      </dl>
+      <Figures figures={shown} class="agent-figures" />
       <p class="hint">A sample: the newest {plural(found.sessions, "session")}, with the time in the queue.</p>
     </>
   );
@@ -149,42 +138,27 @@ function Replicas({ replicas }: { replicas: ToolReplica[] }) {
   if (replicas.length === 0) return <p class="muted">No process answers that it serves this tool.</p>;
   return (
     <div class="table-scroll">
-      <table class="plain">
-        <thead>
-          <tr>
-            <th scope="col">Process</th>
-            <th scope="col">Version</th>
-            <th scope="col">Up</th>
-            <th scope="col" class="number">
-              Calls
-            </th>
-            <th scope="col" class="number">
-              Failed
-            </th>
-            <th scope="col" class="number">
-              Mean time
-            </th>
-            <th scope="col">Last error</th>
-          </tr>
-        </thead>
-        <tbody>
-          {replicas.map((replica) => (
-            <tr>
-              <td>
-                <code>{replica.instance}</code>
-              </td>
-              <td>{replica.version}</td>
-              <td>{replica.started && <Age at={replica.started} />}</td>
-              <td class="number">{formatCount(replica.calls)}</td>
-              <td class={replica.errors > 0 ? "number bad-text" : "number"}>{formatCount(replica.errors)}</td>
-              <td class="number">{replica.average_ms === undefined ? "–" : formatDuration(replica.average_ms)}</td>
-              <td>
-                <Visible text={replica.last_error ?? ""} isProse />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <Table
+        rows={replicas}
+        columns={[
+          { head: "Process", cell: (replica) => <code>{replica.instance}</code> },
+          { head: "Version", cell: (replica) => replica.version },
+          { head: "Up", cell: (replica) => replica.started && <Age at={replica.started} /> },
+          { head: "Calls", isNumber: true, cell: (replica) => formatCount(replica.calls) },
+          {
+            head: "Failed",
+            isNumber: true,
+            cellClass: (replica) => replica.errors > 0 && "bad-text",
+            cell: (replica) => formatCount(replica.errors),
+          },
+          {
+            head: "Mean time",
+            isNumber: true,
+            cell: ({ average_ms }) => (average_ms === undefined ? "–" : formatDuration(average_ms)),
+          },
+          { head: "Last error", cell: (replica) => <Visible text={replica.last_error ?? ""} isProse /> },
+        ]}
+      />
     </div>
   );
 }
@@ -198,38 +172,19 @@ function About({ tool, replicas }: { tool: FleetTool; replicas: ToolReplica[] | 
   return (
     <div class="cards tool-about">
       <dl class="pairs">
-        <div>
-          <dt>Effect</dt>
-          <dd>
-            <code>{tool.effect}</code> {EFFECTS[tool.effect]}
-          </dd>
-        </div>
-        <div>
-          <dt>Approval</dt>
-          <dd>
-            {tool.approval === "never"
-              ? "Runs without asking, unless an agent's rules ask."
-              : "A person is asked before each call."}
-          </dd>
-        </div>
-        {tool.timeout_ms !== undefined && (
-          <div>
-            <dt>Timeout</dt>
-            <dd>{formatDuration(tool.timeout_ms)}</dd>
-          </div>
-        )}
+        <Pair name="Effect">
+          <code>{tool.effect}</code> {EFFECTS[tool.effect]}
+        </Pair>
+        <Pair name="Approval">
+          {tool.approval === "never"
+            ? "Runs without asking, unless an agent's rules ask."
+            : "A person is asked before each call."}
+        </Pair>
+        {tool.timeout_ms !== undefined && <Pair name="Timeout">{formatDuration(tool.timeout_ms)}</Pair>}
         {tool.max_output !== undefined && (
-          <div>
-            <dt>Longest result</dt>
-            <dd>{formatBytes(tool.max_output)} reach the model</dd>
-          </div>
+          <Pair name="Longest result">{formatBytes(tool.max_output)} reach the model</Pair>
         )}
-        {tool.version && (
-          <div>
-            <dt>Version</dt>
-            <dd>{tool.version}</dd>
-          </div>
-        )}
+        {tool.version && <Pair name="Version">{tool.version}</Pair>}
       </dl>
       <section aria-label="Calls">
         <h3>How its calls went</h3>
@@ -243,30 +198,26 @@ function About({ tool, replicas }: { tool: FleetTool; replicas: ToolReplica[] | 
       )}
       {fields.length > 0 && (
         <div class="table-scroll">
-          <table class="plain">
-            <caption class="sr-only">Arguments</caption>
-            <thead>
-              <tr>
-                <th scope="col">Argument</th>
-                <th scope="col">Type</th>
-                <th scope="col">What it is</th>
-              </tr>
-            </thead>
-            <tbody>
-              {fields.map(([field, schema]) => (
-                <tr>
-                  <td>
+          <Table
+            caption="Arguments"
+            rows={fields}
+            columns={[
+              {
+                head: "Argument",
+                cell: ([field]) => (
+                  <>
                     <code>{field}</code>
                     {required?.includes(field) && <span class="badge-wait"> required</span>}
-                  </td>
-                  <td>{schema.enum ? schema.enum.map(String).join(", ") : String(schema.type ?? "any")}</td>
-                  <td>
-                    <Visible text={schema.description ?? ""} isProse />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+                  </>
+                ),
+              },
+              {
+                head: "Type",
+                cell: ([, schema]) => (schema.enum ? schema.enum.map(String).join(", ") : String(schema.type ?? "any")),
+              },
+              { head: "What it is", cell: ([, schema]) => <Visible text={schema.description ?? ""} isProse /> },
+            ]}
+          />
         </div>
       )}
       {tool.instructions && <DataBlock source={tool.instructions} label="What it adds to the prompt" />}
