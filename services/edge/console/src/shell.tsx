@@ -1,6 +1,5 @@
 // The frame of every view: navigation, the state of the connection, the key dialog and the keys.
 
-import { signal } from "@preact/signals";
 import type { ComponentType } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { caller, can } from "./core/caller.ts";
@@ -10,17 +9,18 @@ import { clock, usePoll } from "./core/poll.ts";
 import { go, links, route } from "./core/route.ts";
 import type { OfSession, OpenCall, OpenGate } from "./core/types.ts";
 import { Icon, type IconName } from "./ui/icons.tsx";
+import { lazyPart } from "./ui/late.tsx";
 import { Button, Dialog, Empty, Field, Problem } from "./ui/parts.tsx";
 import { nextTheme, theme } from "./ui/theme.ts";
 import { SessionsView } from "./views/sessions.tsx";
 import { SessionView } from "./views/session.tsx";
 
 interface Place {
+  /** The first part of its path. */
   name: string;
   text: string;
   icon: IconName;
   key: string;
-  href: string;
   /** Whether it is in the bar of a phone; the others are behind `More`. */
   isMain?: boolean;
   /** Without this method the view shows nothing. */
@@ -28,55 +28,52 @@ interface Place {
 }
 
 const PLACES: Place[] = [
-  { name: "", text: "Overview", icon: "overview", key: "o", href: links.overview(), isMain: true },
-  { name: "sessions", text: "Sessions", icon: "sessions", key: "s", href: links.sessions(), isMain: true },
-  { name: "inbox", text: "Approvals", icon: "inbox", key: "a", href: links.inbox(), isMain: true },
-  {
-    name: "start",
-    text: "Playground",
-    icon: "start",
-    key: "n",
-    href: links.start(),
-    isMain: true,
-    needs: "session.start",
-  },
-  { name: "tools", text: "Tools", icon: "tools", key: "t", href: links.view("tools") },
-  { name: "agents", text: "Agents", icon: "agents", key: "e", href: links.view("agents") },
-  { name: "models", text: "Models", icon: "models", key: "l", href: links.view("models") },
-  { name: "mail", text: "Mail", icon: "mail", key: "m", href: links.view("mail"), needs: "mail.list" },
-  { name: "dead", text: "Dead letters", icon: "dead", key: "d", href: links.view("dead"), needs: "dead.list" },
-  { name: "fleet", text: "Fleet", icon: "fleet", key: "f", href: links.view("fleet"), needs: "fleet.status" },
+  { name: "", text: "Overview", icon: "overview", key: "o", isMain: true },
+  { name: "sessions", text: "Sessions", icon: "sessions", key: "s", isMain: true },
+  { name: "inbox", text: "Approvals", icon: "inbox", key: "a", isMain: true },
+  { name: "start", text: "Playground", icon: "start", key: "n", isMain: true, needs: "session.start" },
+  { name: "tools", text: "Tools", icon: "tools", key: "t" },
+  { name: "agents", text: "Agents", icon: "agents", key: "e" },
+  { name: "models", text: "Models", icon: "models", key: "l" },
+  { name: "mail", text: "Mail", icon: "mail", key: "m", needs: "mail.list" },
+  { name: "dead", text: "Dead letters", icon: "dead", key: "d", needs: "dead.list" },
+  { name: "fleet", text: "Fleet", icon: "fleet", key: "f", needs: "fleet.status" },
 ];
 
-/** Views that are loaded when they are first opened. */
-const LATE: Record<string, () => Promise<ComponentType>> = {
-  "": () => import("./views/overview.tsx").then((part) => part.OverviewView),
-  inbox: () => import("./views/inbox.tsx").then((part) => part.InboxView),
-  start: () => import("./views/start.tsx").then((part) => part.StartView),
-  compare: () => import("./views/compare.tsx").then((part) => part.CompareView),
-  tools: () => import("./views/tools.tsx").then((part) => part.ToolsView),
-  agents: () => import("./views/agents.tsx").then((part) => part.AgentsView),
-  models: () => import("./views/models.tsx").then((part) => part.ModelsView),
-  mail: () => import("./views/mail.tsx").then((part) => part.MailView),
-  dead: () => import("./views/dead.tsx").then((part) => part.DeadView),
-  fleet: () => import("./views/fleet.tsx").then((part) => part.FleetView),
-};
+function view(load: () => Promise<ComponentType>): ComponentType {
+  // An edge of another version has other files.
+  return lazyPart(load, () => (
+    <Empty title="This part of the console could not be loaded">
+      <button type="button" class="link" onClick={() => location.reload()}>
+        Load the page again
+      </button>
+    </Empty>
+  ));
+}
 
-/** How many gates and client calls wait, for the navigation and the title of the page. */
-export const waitingCount = signal(0);
+/** Views that are loaded when they are first opened. */
+const LATE: Record<string, ComponentType> = {
+  "": view(() => import("./views/overview.tsx").then((part) => part.OverviewView)),
+  inbox: view(() => import("./views/inbox.tsx").then((part) => part.InboxView)),
+  start: view(() => import("./views/start.tsx").then((part) => part.StartView)),
+  compare: view(() => import("./views/compare.tsx").then((part) => part.CompareView)),
+  tools: view(() => import("./views/tools.tsx").then((part) => part.ToolsView)),
+  agents: view(() => import("./views/agents.tsx").then((part) => part.AgentsView)),
+  models: view(() => import("./views/models.tsx").then((part) => part.ModelsView)),
+  mail: view(() => import("./views/mail.tsx").then((part) => part.MailView)),
+  dead: view(() => import("./views/dead.tsx").then((part) => part.DeadView)),
+  fleet: view(() => import("./views/fleet.tsx").then((part) => part.FleetView)),
+};
 
 export function Shell() {
   const [areKeysShown, showKeys] = useState(false);
   useKeys([
     { keys: "?", text: "Show the keys", run: () => showKeys(true) },
-    ...PLACES.map((place) => ({ keys: `g ${place.key}`, text: place.text, run: () => go(place.href) })),
+    ...PLACES.map((place) => ({ keys: `g ${place.key}`, text: place.text, run: () => go(links.view(place.name)) })),
   ]);
   const gates = usePoll<{ gates: (OpenGate & OfSession)[] }>("gates.list", { limit: 1000 }, 3000);
   const calls = usePoll<{ calls: (OpenCall & OfSession)[] }>("calls.list", { limit: 1000 }, 3000);
   const waiting = (gates.data?.gates.length ?? 0) + (calls.data?.calls.length ?? 0);
-  useEffect(() => {
-    waitingCount.value = waiting;
-  }, [waiting]);
   const place = route.value.path[0] ?? "";
   useEffect(() => {
     const name = PLACES.find((other) => other.name === place)?.text ?? "Compare";
@@ -120,7 +117,7 @@ function Navigation({ current, waiting, onKeys }: { current: string; waiting: nu
   const link = (place: Place) => (
     <a
       class={`nav-link ${place.isMain ? "nav-main" : "nav-more"}`}
-      href={place.href}
+      href={links.view(place.name)}
       aria-current={place.name === current ? "page" : undefined}
     >
       <Icon name={place.icon} />
@@ -265,39 +262,13 @@ function KeysDialog({ onClose }: { onClose: () => void }) {
 }
 
 function View() {
-  const { path } = route.value;
-  if (path[0] === "sessions")
-    return path[1] === undefined ? <SessionsView /> : <SessionView key={path[1]} id={path[1]} />;
-  return <LateView key={path[0] ?? ""} name={path[0] ?? ""} />;
-}
-
-function LateView({ name }: { name: string }) {
-  const [part, setPart] = useState<{ view: ComponentType } | { error: unknown } | null>(null);
-  const isShown = useRef(true);
-  useEffect(() => {
-    LATE[name]?.().then(
-      (view) => isShown.current && setPart({ view }),
-      (error) => isShown.current && setPart({ error }),
-    );
-    return () => {
-      isShown.current = false;
-    };
-  }, []);
-  if (LATE[name] === undefined)
-    return (
-      <Empty title="There is no such view">
-        <a href={links.overview()}>Go to the overview</a>
-      </Empty>
-    );
-  if (part === null) return null;
-  // An edge of another version has other files.
-  if ("error" in part)
-    return (
-      <Empty title="This part of the console could not be loaded">
-        <button type="button" class="link" onClick={() => location.reload()}>
-          Load the page again
-        </button>
-      </Empty>
-    );
-  return <part.view />;
+  const [name = "", id] = route.value.path;
+  if (name === "sessions") return id === undefined ? <SessionsView /> : <SessionView key={id} id={id} />;
+  const LateView = LATE[name];
+  if (LateView !== undefined) return <LateView />;
+  return (
+    <Empty title="There is no such view">
+      <a href={links.overview()}>Go to the overview</a>
+    </Empty>
+  );
 }

@@ -70,11 +70,6 @@ export function unlock(key: string): void {
   rpc.connect();
 }
 
-export function forgetKey(): void {
-  sessionStorage.removeItem(KEY);
-  rpc.connect();
-}
-
 /** A new id for a command. It is made before the command is first sent, so that a repetition counts once. */
 export function newId(): string {
   return (
