@@ -7,7 +7,7 @@ import { connection, hasConnected, rpc, storedKey, unlock } from "./core/connect
 import { shortcuts, useKeys } from "./core/keys.ts";
 import { clock, usePoll } from "./core/poll.ts";
 import { go, links, route } from "./core/route.ts";
-import type { OfSession, OpenCall, OpenGate } from "./core/types.ts";
+import type { CallList, GateList } from "./core/types.ts";
 import { Icon, type IconName } from "./ui/icons.tsx";
 import { lazyPart } from "./ui/late.tsx";
 import { Button, Dialog, Empty, Field, Problem } from "./ui/parts.tsx";
@@ -71,8 +71,8 @@ export function Shell() {
     { keys: "?", text: "Show the keys", run: () => showKeys(true) },
     ...PLACES.map((place) => ({ keys: `g ${place.key}`, text: place.text, run: () => go(links.view(place.name)) })),
   ]);
-  const gates = usePoll<{ gates: (OpenGate & OfSession)[] }>("gates.list", { limit: 1000 }, 3000);
-  const calls = usePoll<{ calls: (OpenCall & OfSession)[] }>("calls.list", { limit: 1000 }, 3000);
+  const gates = usePoll<GateList>("gates.list", { limit: 1000 }, 3000);
+  const calls = usePoll<CallList>("calls.list", { limit: 1000 }, 3000);
   const waiting = (gates.data?.gates.length ?? 0) + (calls.data?.calls.length ?? 0);
   const place = route.value.path[0] ?? "";
   useEffect(() => {

@@ -1,39 +1,28 @@
 // A call that waits for a client: anybody who may run sessions can answer it by hand.
 
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { can } from "../core/caller.ts";
 import { command } from "../core/connection.ts";
 import { formatAge, formatTime } from "../core/format.ts";
 import { clock } from "../core/poll.ts";
+import type { OpenCall } from "../core/types.ts";
 import { Arguments } from "../ui/arguments.tsx";
 import { Button, Field } from "../ui/parts.tsx";
-import type { ComponentChildren } from "preact";
 
 interface Props {
   session: string;
-  call: string;
-  tool: string;
-  arguments: string;
-  isShortened?: boolean;
-  deadline?: string;
+  call: Pick<OpenCall, "call" | "tool" | "arguments" | "shortened"> & { deadline?: string };
   head?: ComponentChildren;
   onAnswered?: () => void;
 }
 
-export function ClientCallCard({
-  session,
-  call,
-  tool,
-  arguments: source,
-  isShortened = false,
-  deadline,
-  head,
-  onAnswered,
-}: Props) {
+export function ClientCallCard({ session, call, head, onAnswered }: Props) {
+  const { tool, deadline } = call;
   const [isOpen, setOpen] = useState(false);
   const [content, setContent] = useState("");
   const answer = async (outcome: "ok" | "error") => {
-    await command("session.answer_call", { session_id: session, call, outcome, content });
+    await command("session.answer_call", { session_id: session, call: call.call, outcome, content });
     onAnswered?.();
   };
   return (
@@ -49,7 +38,7 @@ export function ClientCallCard({
           </span>
         )}
       </header>
-      <Arguments source={source} label={isShortened ? "The beginning of the arguments" : "Arguments"} />
+      <Arguments source={call.arguments} label={call.shortened ? "The beginning of the arguments" : "Arguments"} />
       {isOpen && (
         <Field label="Result that the model reads">
           <textarea
@@ -63,14 +52,14 @@ export function ClientCallCard({
       <div class="gate-actions">
         {!isOpen && can("session.answer_call") && <Button onClick={() => setOpen(true)}>Answer by hand …</Button>}
         {isOpen && (
-          <Button kind="good" onClick={() => answer("ok")}>
-            Send the result
-          </Button>
-        )}
-        {isOpen && (
-          <Button kind="danger" onClick={() => answer("error")}>
-            Send it as an error
-          </Button>
+          <>
+            <Button kind="good" onClick={() => answer("ok")}>
+              Send the result
+            </Button>
+            <Button kind="danger" onClick={() => answer("error")}>
+              Send it as an error
+            </Button>
+          </>
         )}
       </div>
     </section>

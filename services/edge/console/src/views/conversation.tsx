@@ -27,6 +27,7 @@ import {
   words,
 } from "../core/format.ts";
 import { links } from "../core/route.ts";
+import type { FullResult, OpenGate } from "../core/types.ts";
 import { Arguments } from "../ui/arguments.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { type ListHandle, VirtualList } from "../ui/list.tsx";
@@ -36,13 +37,12 @@ import { DataBlock, Visible } from "../ui/text.tsx";
 import { ClientCallCard } from "./client_call.tsx";
 import { GateCard } from "./gate.tsx";
 
-interface Shared {
+/** What every row has at hand. */
+export interface Shared {
   session: string;
   view: SessionView;
   open: Set<string>;
   toggle(key: string): void;
-  /** The exact arguments of open gates, by gate. */
-  exact: Map<string, { arguments: string; sha256: string }>;
   onFork: (row: Row) => void;
   onRerun: (row: UserRow) => void;
   onTest: (row: ReplyRow) => void;
@@ -57,15 +57,8 @@ function useShared(): Shared {
 }
 
 interface Props {
-  session: string;
-  view: SessionView;
+  shared: Shared;
   handle: { current: ListHandle | null };
-  open: Set<string>;
-  onToggle: (key: string) => void;
-  exact: Shared["exact"];
-  onFork: Shared["onFork"];
-  onRerun: Shared["onRerun"];
-  onTest: Shared["onTest"];
   rows: Row[];
   selected?: string;
   /** Rows of later slots are dimmed. */
@@ -116,9 +109,7 @@ export function conversationRows(view: SessionView, open: Set<string>): Row[] {
   return rows;
 }
 
-export function Conversation(props: Props) {
-  const { session, view, handle, open, onToggle, exact, onFork, onRerun, onTest, rows, selected, until } = props;
-  const shared = { session, view, open, toggle: onToggle, exact, onFork, onRerun, onTest };
+export function Conversation({ shared, handle, rows, selected, until }: Props) {
   return (
     <Context.Provider value={shared}>
       <VirtualList
@@ -349,12 +340,11 @@ export function summarize(value: unknown): string {
 }
 
 function Call({ row }: { row: CallRow }) {
-  const { open, toggle, view, session, exact } = useShared();
+  const { open, toggle, view, session } = useShared();
   const isWaiting = row.state === "asked" || row.state === "client";
   const isOpen = open.has(row.key);
   const summary = useMemo(() => summarize(row.arguments), [row.arguments]);
   const gate = view.gates.get(row.call);
-  const sent = exact.get(row.call);
   return (
     <div class={`row-call call-${callTone(row.state)}`}>
       <button type="button" class="call-line" aria-expanded={isOpen} onClick={() => toggle(row.key)}>
@@ -397,29 +387,15 @@ function Call({ row }: { row: CallRow }) {
       </button>
       {row.state === "asked" && gate !== undefined && gate.decision === undefined && (
         <GateCard
-          gate={{
-            session,
-            gate: gate.gate,
-            kind: gate.gateKind,
-            tool: gate.tool,
-            sha256: gate.sha256,
-            expires: gate.expires,
-            onExpiry: gate.onExpiry,
-            // The text as it was sent, where it has arrived; numbers of the event may be rounded.
-            arguments: sent?.sha256 === gate.sha256 ? sent.arguments : JSON.stringify(gate.arguments ?? row.arguments),
-            isShortened: sent?.sha256 !== gate.sha256,
-          }}
+          session={session}
+          // The numbers of an event may be rounded: the card reads the text as it was sent.
+          gate={openGate(gate, gate.arguments ?? row.arguments, true)}
+          onExpiry={gate.onExpiry}
           before={argumentsBefore(view, row)}
         />
       )}
       {row.state === "client" && (
-        <ClientCallCard
-          session={session}
-          call={row.call}
-          tool={row.tool}
-          arguments={JSON.stringify(row.arguments)}
-          deadline={row.deadline}
-        />
+        <ClientCallCard session={session} call={{ ...row, arguments: JSON.stringify(row.arguments) }} />
       )}
       {isOpen && <CallBody row={row} isWaiting={isWaiting} />}
     </div>
@@ -455,7 +431,7 @@ function countBy(names: string[]): Map<string, number> {
 }
 
 /** The arguments of the call of the same tool before this one. */
-export function argumentsBefore(view: SessionView, row: CallRow): string | undefined {
+function argumentsBefore(view: SessionView, row: CallRow): string | undefined {
   let before: CallRow | undefined;
   for (const call of view.calls.values()) {
     if (call === row) break;
@@ -469,6 +445,8 @@ function CallBody({ row, isWaiting }: { row: CallRow; isWaiting: boolean }) {
   const [whole, setWhole] = useState<string | null>(null);
   const before = useMemo(() => argumentsBefore(view, row), [row.call]);
   const result = whole ?? row.content;
+  const loadWhole = async () =>
+    setWhole((await rpc.call<FullResult>("tools.result", { session_id: session, call: row.call })).content);
   return (
     <div class="call-body">
       <div class="facts">
@@ -508,15 +486,7 @@ function CallBody({ row, isWaiting }: { row: CallRow; isWaiting: boolean }) {
           <DataBlock source={result} label={row.state === "ok" ? "Result" : `Result: ${row.state}`} />
         ))}
       {row.wholeBytes !== undefined && whole === null && (
-        <Button
-          onClick={async () =>
-            setWhole(
-              (await rpc.call<{ content: string }>("tools.result", { session_id: session, call: row.call })).content,
-            )
-          }
-        >
-          Load the whole result ({formatBytes(row.wholeBytes)})
-        </Button>
+        <Button onClick={loadWhole}>Load the whole result ({formatBytes(row.wholeBytes)})</Button>
       )}
     </div>
   );
@@ -542,21 +512,19 @@ function Gate({ row }: { row: GateRow }) {
       </div>
     );
   }
-  return (
-    <GateCard
-      gate={{
-        session,
-        gate: row.gate,
-        kind: row.gateKind,
-        tool: row.tool,
-        arguments: JSON.stringify(row.arguments ?? null),
-        isShortened: false,
-        sha256: row.sha256,
-        expires: row.expires,
-        onExpiry: row.onExpiry,
-      }}
-    />
-  );
+  return <GateCard session={session} gate={openGate(row, row.arguments ?? null, false)} onExpiry={row.onExpiry} />;
+}
+
+function openGate(row: GateRow, args: unknown, shortened: boolean): OpenGate {
+  return {
+    gate: row.gate,
+    kind: row.gateKind,
+    tool: row.tool,
+    arguments: JSON.stringify(args),
+    arguments_sha256: row.sha256,
+    expires: row.expires,
+    shortened,
+  };
 }
 
 export function Source({ source }: { source: string }) {

@@ -8,38 +8,16 @@ import { formatAge, formatTime, words } from "../core/format.ts";
 import { parseJson, prettyJson } from "../core/json.ts";
 import { useKeys } from "../core/keys.ts";
 import { clock } from "../core/poll.ts";
-import type { CommandReply, GateKind, OpenGate } from "../core/types.ts";
+import type { CommandReply, GateKind, GateList, OpenGate } from "../core/types.ts";
 import { Arguments } from "../ui/arguments.tsx";
 import { Button, Field, gateVerb, takeFocus } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 
-export interface GateInfo {
-  session: string;
-  gate: string;
-  kind: GateKind;
-  tool?: string;
-  arguments: string;
-  isShortened: boolean;
-  sha256: string;
-  expires: string;
-  onExpiry?: string;
-}
-
-export function gateInfo(session: string, gate: OpenGate): GateInfo {
-  return {
-    session,
-    gate: gate.gate,
-    kind: gate.kind,
-    tool: gate.tool,
-    arguments: gate.arguments,
-    isShortened: gate.shortened === true,
-    sha256: gate.arguments_sha256,
-    expires: gate.expires,
-  };
-}
-
 interface Props {
-  gate: GateInfo;
+  session: string;
+  gate: OpenGate;
+  /** What counts if nobody answers in time. */
+  onExpiry?: string;
   before?: string;
   /** Whether the keys of the view are for this card. */
   isSelected?: boolean;
@@ -48,21 +26,21 @@ interface Props {
 }
 
 /** Sends an answer. The id is made by the card, so that two presses are one answer. */
-export function GateCard({ gate: given, before, isSelected = false, onAnswered, head }: Props) {
-  const gate = useWhole(given);
+export function GateCard({ session, gate: given, onExpiry, before, isSelected = false, onAnswered, head }: Props) {
+  const gate = useWhole(session, given);
   const [mode, setMode] = useState<"" | "edit" | "deny">("");
   const [edited, setEdited] = useState("");
   const [note, setNote] = useState("");
   const answer = async (fields: Record<string, unknown>) => {
     await command<CommandReply>("session.answer", {
-      session_id: gate.session,
+      session_id: session,
       gate: gate.gate,
-      arguments_sha256: gate.sha256,
+      arguments_sha256: gate.arguments_sha256,
       ...fields,
     });
     onAnswered?.();
   };
-  const isReady = !gate.isShortened;
+  const isReady = gate.shortened !== true;
   const card = useRef<HTMLElement>(null);
   const press = (selector: string) => card.current?.querySelector<HTMLElement>(selector)?.click();
   const hasKeys = isSelected && can("session.answer") && mode === "" && gate.kind !== "question";
@@ -85,7 +63,7 @@ export function GateCard({ gate: given, before, isSelected = false, onAnswered, 
       <header class="gate-head">
         <strong>{title(gate)}</strong>
         {head}
-        <Expiry at={gate.expires} onExpiry={gate.onExpiry} />
+        <Expiry at={gate.expires} onExpiry={onExpiry} />
       </header>
       {gate.kind === "question" && can("session.answer") ? (
         <Question gate={gate} answer={answer} />
@@ -179,7 +157,7 @@ export function GateCard({ gate: given, before, isSelected = false, onAnswered, 
   );
 }
 
-function title(gate: GateInfo): ComponentChildren {
+function title(gate: OpenGate): ComponentChildren {
   if (gate.kind === "approval")
     return (
       <>
@@ -216,26 +194,24 @@ function Expiry({ at, onExpiry }: { at: string; onExpiry?: string }) {
 }
 
 /** A list shows the beginning of long arguments: all of them are read before anybody can approve. */
-function useWhole(given: GateInfo): GateInfo {
-  const [whole, setWhole] = useState<OpenGate | null>(null);
+function useWhole(session: string, given: OpenGate): OpenGate {
+  const [whole, setWhole] = useState<OpenGate>();
   useEffect(() => {
-    if (!given.isShortened) return;
+    if (given.shortened !== true) return;
     let isCurrent = true;
-    rpc.call<{ gates: OpenGate[] }>("gates.list", { session_id: given.session }).then(
-      ({ gates }) => isCurrent && setWhole(gates.find((gate) => gate.gate === given.gate) ?? null),
+    rpc.call<GateList>("gates.list", { session_id: session }).then(
+      ({ gates }) => isCurrent && setWhole(gates.find((gate) => gate.gate === given.gate)),
       () => {},
     );
     return () => {
       isCurrent = false;
     };
-  }, [given.session, given.gate, given.isShortened]);
+  }, [session, given.gate, given.shortened]);
   // The answer is bound to the hash that was shown.
-  return whole !== null && whole.arguments_sha256 === given.sha256
-    ? { ...given, arguments: whole.arguments, isShortened: whole.shortened === true }
-    : given;
+  return whole?.arguments_sha256 === given.arguments_sha256 ? whole : given;
 }
 
-function Question({ gate, answer }: { gate: GateInfo; answer: (fields: Record<string, unknown>) => Promise<void> }) {
+function Question({ gate, answer }: { gate: OpenGate; answer: (fields: Record<string, unknown>) => Promise<void> }) {
   const asked = useMemo(() => {
     const parsed = parseJson(gate.arguments);
     const value = ("value" in parsed ? parsed.value : null) as {

@@ -5,11 +5,11 @@ import { rpc } from "../core/connection.ts";
 import { useKeys } from "../core/keys.ts";
 import { usePoll } from "../core/poll.ts";
 import { go, links } from "../core/route.ts";
-import type { OfSession, OpenCall, OpenGate, SessionSummary } from "../core/types.ts";
+import type { CallList, GateList, OfSession, PendingGate, SessionSummary } from "../core/types.ts";
 import { Empty, PageHead, Problem } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 import { ClientCallCard } from "./client_call.tsx";
-import { GateCard, gateInfo } from "./gate.tsx";
+import { GateCard } from "./gate.tsx";
 
 const POLL_MS = 2000;
 const SHOWN_MAX = 200;
@@ -17,11 +17,11 @@ const SHOWN_MAX = 200;
 const TURNS_BACK = 20;
 
 export function InboxView() {
-  const gates = usePoll<{ gates: (OpenGate & OfSession)[] }>("gates.list", { limit: SHOWN_MAX }, POLL_MS);
-  const calls = usePoll<{ calls: (OpenCall & OfSession)[] }>("calls.list", { limit: SHOWN_MAX }, POLL_MS);
+  const gates = usePoll<GateList>("gates.list", { limit: SHOWN_MAX }, POLL_MS);
+  const calls = usePoll<CallList>("calls.list", { limit: SHOWN_MAX }, POLL_MS);
   const [answered, setAnswered] = useState(new Set<string>());
   const [selected, setSelected] = useState("");
-  const keyOf = (gate: OpenGate & OfSession) => `${gate.session_id}/${gate.gate}`;
+  const keyOf = (gate: PendingGate) => `${gate.session_id}/${gate.gate}`;
   const open = (gates.data?.gates ?? []).filter((gate) => !answered.has(keyOf(gate)));
   const performed = (calls.data?.calls ?? []).filter((call) => !answered.has(`${call.session_id}/${call.call}`));
   const current = open.find((gate) => keyOf(gate) === selected) ?? open[0];
@@ -66,11 +66,7 @@ export function InboxView() {
             <ClientCallCard
               key={`${call.session_id}/${call.call}`}
               session={call.session_id}
-              call={call.call}
-              tool={call.tool}
-              arguments={call.arguments}
-              isShortened={call.shortened}
-              deadline={call.deadline}
+              call={call}
               head={<Origin of={call} />}
               onAnswered={() => done(`${call.session_id}/${call.call}`)}
             />
@@ -96,15 +92,7 @@ interface TranscriptTurns {
   turns: { messages: { tool_calls?: { id: string; tool: string; arguments: string }[] }[] }[];
 }
 
-function Request({
-  gate,
-  isSelected,
-  onAnswered,
-}: {
-  gate: OpenGate & OfSession;
-  isSelected: boolean;
-  onAnswered: () => void;
-}) {
+function Request({ gate, isSelected, onAnswered }: { gate: PendingGate; isSelected: boolean; onAnswered: () => void }) {
   // `null`: not looked for; `undefined`: there is none.
   const [before, setBefore] = useState<string | undefined | null>(null);
   const compare = async () => {
@@ -126,7 +114,8 @@ function Request({
   }, [isCompared]);
   return (
     <GateCard
-      gate={gateInfo(gate.session_id, gate)}
+      session={gate.session_id}
+      gate={gate}
       before={before ?? undefined}
       isSelected={isSelected}
       onAnswered={onAnswered}

@@ -12,8 +12,8 @@ import type {
   Budget,
   FleetStatus,
   IntervalStats,
-  OfSession,
-  OpenGate,
+  GateList,
+  PendingGate,
   SessionSummary,
 } from "../core/types.ts";
 import { Range, Shares, TimeBars } from "../ui/chart.tsx";
@@ -56,7 +56,7 @@ export function OverviewView() {
   );
   const failed = usePoll<Listed>("session.list", list({ is_failed: true }), POLL_MS);
   const waiting = usePoll<Listed>("session.list", list({ is_waiting: true, since: undefined, limit: 1 }), POLL_MS);
-  const gates = usePoll<{ gates: (OpenGate & OfSession)[] }>("gates.list", { limit: 100 }, POLL_MS);
+  const gates = usePoll<GateList>("gates.list", { limit: 100 }, POLL_MS);
   const { interval } = range;
   const stats = usePoll<{ stats: AgentStats[]; intervals?: IntervalStats[] }>(
     "session.stats",
@@ -202,7 +202,7 @@ function Attention({
   budgets,
   fleet,
 }: {
-  gates: (OpenGate & OfSession)[];
+  gates: PendingGate[];
   budgets: Budget[];
   fleet: FleetStatus | undefined;
 }) {

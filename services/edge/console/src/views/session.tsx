@@ -3,19 +3,19 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { can } from "../core/caller.ts";
-import { command, rpc } from "../core/connection.ts";
+import { command } from "../core/connection.ts";
 import { isMore, type ReplyRow, type SessionView as View, type UserRow } from "../core/fold.ts";
 import { formatCount, formatMoney, plural, shellQuote, shortId } from "../core/format.ts";
 import { useKeys } from "../core/keys.ts";
 import { go, links, route, setQuery } from "../core/route.ts";
 import { useSession } from "../core/store.ts";
-import type { CommandReply, OpenGate } from "../core/types.ts";
+import type { CommandReply } from "../core/types.ts";
 import type { ListHandle } from "../ui/list.tsx";
 import { lazyPart } from "../ui/late.tsx";
-import { Badge, Button, Dialog, Empty, Problem, stateOf, Tabs } from "../ui/parts.tsx";
+import { Badge, Button, Dialog, Empty, Field, Problem, stateOf, Tabs } from "../ui/parts.tsx";
 import { CopyButton, Visible } from "../ui/text.tsx";
 import { Composer, StatusLine } from "./composer.tsx";
-import { Conversation, conversationRows, useOpenRows } from "./conversation.tsx";
+import { Conversation, conversationRows, type Shared, useOpenRows } from "./conversation.tsx";
 import type { ForkPoint } from "./fork.tsx";
 import { Costs, Decisions, Details, PlanPanel } from "./panels.tsx";
 import { Timeline, useTrace } from "./timeline.tsx";
@@ -26,7 +26,6 @@ const ReplyTestDialog = lazyPart(() => import("./reply_test.tsx").then((part) =>
 const ForkDialog = lazyPart(() => import("./fork.tsx").then((part) => part.ForkDialog));
 
 type Tab = "conversation" | "timeline" | "plan" | "decisions" | "costs" | "tree" | "state" | "details";
-type SideTab = Exclude<Tab, "conversation">;
 
 export function SessionView({ id }: { id: string }) {
   const followed = useSession(id);
@@ -40,7 +39,6 @@ export function SessionView({ id }: { id: string }) {
   const [forkAt, setForkAt] = useState<ForkPoint | null>(null);
   const [isStopping, setStopping] = useState(false);
   const [tested, setTested] = useState<ReplyRow | null>(null);
-  const exact = useExactGates(id, view);
   const isWide = useWide();
   const asked = (query.get("tab") ?? "") as Tab | "";
   const tab: Tab =
@@ -120,44 +118,32 @@ export function SessionView({ id }: { id: string }) {
     { id: "state", text: "State" },
     { id: "details", text: "Details" },
   ];
+  const shared: Shared = {
+    session: id,
+    view,
+    open: openRows.open,
+    toggle: openRows.toggle,
+    onFork: (row) => setForkAt({ slot: row.slot }),
+    onRerun: rerun,
+    onTest: setTested,
+  };
   const conversation = (
     <div class="talk">
       {view.isPartial && <p class="hint talk-hint">The beginning of this session is no longer in the log.</p>}
-      <Conversation
-        session={id}
-        view={view}
-        rows={rows}
-        handle={handle}
-        open={openRows.open}
-        onToggle={openRows.toggle}
-        exact={exact}
-        onFork={(row) => setForkAt({ slot: row.slot })}
-        onRerun={rerun}
-        onTest={setTested}
-        selected={selected}
-        until={until}
-      />
+      <Conversation shared={shared} rows={rows} handle={handle} selected={selected} until={until} />
       <StatusLine id={id} view={view} rev={view.rev} />
       <Composer id={id} view={view} onFork={() => setForkAt({})} />
     </div>
   );
-  const panel = (name: SideTab): ComponentChildren => {
-    switch (name) {
-      case "timeline":
-        return <Timeline trace={trace} view={view} onSelect={show} />;
-      case "plan":
-        return <PlanPanel view={view} rev={view.rev} />;
-      case "decisions":
-        return <Decisions view={view} onSelect={(key) => show(key, false)} />;
-      case "costs":
-        return <Costs view={view} onSelect={(key) => show(key, false)} />;
-      case "tree":
-        return <Tree id={id} view={view} rev={view.rev} />;
-      case "state":
-        return <Slots id={id} seq={view.seq} onFork={(slot: number) => setForkAt({ slot })} />;
-      case "details":
-        return <Details id={id} view={view} rev={view.rev} />;
-    }
+  const panels: Record<Tab, () => ComponentChildren> = {
+    conversation: () => conversation,
+    timeline: () => <Timeline trace={trace} view={view} onSelect={show} />,
+    plan: () => <PlanPanel view={view} rev={view.rev} />,
+    decisions: () => <Decisions view={view} onSelect={(key) => show(key, false)} />,
+    costs: () => <Costs view={view} onSelect={(key) => show(key, false)} />,
+    tree: () => <Tree id={id} view={view} rev={view.rev} />,
+    state: () => <Slots id={id} seq={view.seq} onFork={(slot: number) => setForkAt({ slot })} />,
+    details: () => <Details id={id} view={view} rev={view.rev} />,
   };
   return (
     <div class="session">
@@ -174,7 +160,7 @@ export function SessionView({ id }: { id: string }) {
         <aside class="side" aria-label="What happened">
           <Tabs label="What happened" tabs={tabs} current={tab} onChange={setTab} />
           <div class="side-body" role="tabpanel" tabIndex={-1}>
-            {tab === "conversation" ? conversation : panel(tab)}
+            {panels[tab]?.()}
           </div>
         </aside>
       </div>
@@ -291,10 +277,9 @@ function StopDialog({ id, onClose }: { id: string; onClose: () => void }) {
   return (
     <Dialog title="Stop this session?" onClose={onClose}>
       <p>The session ends, and its running calls are cancelled. It takes no more messages; its log stays.</p>
-      <label class="field">
-        <span class="field-label">Reason (optional)</span>
+      <Field label="Reason (optional)">
         <input value={reason} onInput={(event) => setReason(event.currentTarget.value)} />
-      </label>
+      </Field>
       <div class="form-actions">
         <Button onClick={onClose}>Keep it</Button>
         <Button
@@ -309,31 +294,6 @@ function StopDialog({ id, onClose }: { id: string; onClose: () => void }) {
       </div>
     </Dialog>
   );
-}
-
-/** The exact text of the arguments of open gates; events have parsed ones. */
-function useExactGates(id: string, view: View): Map<string, { arguments: string; sha256: string }> {
-  const [exact, setExact] = useState(new Map<string, { arguments: string; sha256: string }>());
-  const open = view
-    .openGates()
-    .map((gate) => gate.gate)
-    .join(" ");
-  useEffect(() => {
-    if (open === "") return;
-    let isCurrent = true;
-    rpc.call<{ gates: OpenGate[] }>("gates.list", { session_id: id }).then(
-      ({ gates }) =>
-        isCurrent &&
-        setExact(
-          new Map(gates.map((gate) => [gate.gate, { arguments: gate.arguments, sha256: gate.arguments_sha256 }])),
-        ),
-      () => {},
-    );
-    return () => {
-      isCurrent = false;
-    };
-  }, [id, open]);
-  return exact;
 }
 
 const WIDE = "(min-width: 900px)";
