@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { connection, rpc } from "./connection.ts";
-import type { SessionSummary, TraceSpan, TurnTrace } from "./types.ts";
+import type { SessionPage, SessionTrace, TraceSpan, TurnTrace } from "./types.ts";
 
 /** A call that has ended. */
 export interface CallSample {
@@ -102,16 +102,14 @@ export async function measure(isForced = false): Promise<void> {
   if (isMeasuring || (!isForced && known !== null && Date.now() - known.at < FRESH_MS)) return;
   isMeasuring = true;
   try {
-    const { sessions } = await rpc.call<{ sessions: SessionSummary[] }>("session.list", { limit: 100 });
+    const { sessions } = await rpc.call<SessionPage>("session.list", { limit: 100 });
     const pending = sessions.filter((session) => session.turn > 0).slice(0, SESSIONS_MAX);
     const calls: CallSample[] = [];
     let count = 0;
     const read = async () => {
       for (let next = pending.shift(); next !== undefined; next = pending.shift()) {
         // A session that was removed meanwhile is not part of the sample.
-        const found = await rpc
-          .call<{ turns: TurnTrace[] }>("session.trace", { session_id: next.session_id })
-          .catch(() => null);
+        const found = await rpc.call<SessionTrace>("session.trace", { session_id: next.session_id }).catch(() => null);
         if (found === null) continue;
         calls.push(...callsOf(found.turns));
         count += 1;

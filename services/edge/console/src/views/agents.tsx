@@ -6,7 +6,7 @@ import { formatBytes, formatCount, formatDuration, formatMoney, plural, words } 
 import { usePoll } from "../core/poll.ts";
 import { type PromptPart, splitPrompt } from "../core/prompt.ts";
 import { links, route, setQuery } from "../core/route.ts";
-import type { Agent, AgentDescription, AgentStats, Model } from "../core/types.ts";
+import type { Agent, AgentDescription, AgentList, AgentStats, ModelList, StatsList } from "../core/types.ts";
 import { Icon } from "../ui/icons.tsx";
 import { Empty, Problem, Tabs } from "../ui/parts.tsx";
 import { Figures, Pair } from "../ui/table.tsx";
@@ -17,8 +17,8 @@ import { ReplyTest } from "./reply_test.tsx";
 const DRAWN_MAX = 12_000;
 
 export function AgentsView() {
-  const { data, error } = usePoll<{ agents: Agent[] }>("agents.list", {}, 15_000);
-  const stats = usePoll<{ stats: AgentStats[] }>("session.stats", {}, 15_000).data?.stats ?? [];
+  const { data, error } = usePoll<AgentList>("agents.list", {}, 15_000);
+  const stats = usePoll<StatsList>("session.stats", {}, 15_000).data?.stats ?? [];
   const name = route.value.query.get("name");
   const agents = data?.agents ?? [];
   const current = agents.find((agent) => agent.id === name) ?? agents[0];
@@ -61,7 +61,7 @@ function AgentDetails({ agent, stats }: { agent: Agent; stats: AgentStats[] }) {
   const { query } = route.value;
   const model = query.get("model") ?? "";
   const tab = (query.get("tab") ?? "prompt") as Tab;
-  const models = usePoll<{ models: Model[] }>("models.list", {}, null);
+  const models = usePoll<ModelList>("models.list", {}, null);
   const params = { agent: agent.id, ...(model === "" ? {} : { model }) };
   const { data, error } = usePoll<AgentDescription>("agents.describe", params, 15_000);
   return (

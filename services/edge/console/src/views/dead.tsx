@@ -5,12 +5,12 @@ import { isForbidden, rpc } from "../core/connection.ts";
 import { formatTime, plural, shortId } from "../core/format.ts";
 import { usePoll } from "../core/poll.ts";
 import { links } from "../core/route.ts";
-import type { DeadLetter } from "../core/types.ts";
+import type { DeadLetter, DeadLetterList } from "../core/types.ts";
 import { Age, Button, Empty, PageHead, Problem } from "../ui/parts.tsx";
 import { DataBlock, Visible } from "../ui/text.tsx";
 
 export function DeadView() {
-  const { data, error, refresh } = usePoll<{ dead: DeadLetter[] }>("dead.list", {}, 8000);
+  const { data, error, refresh } = usePoll<DeadLetterList>("dead.list", {}, 8000);
   if (isForbidden(error))
     return (
       <div class="page">

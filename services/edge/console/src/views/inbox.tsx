@@ -5,7 +5,7 @@ import { rpc } from "../core/connection.ts";
 import { useKeys } from "../core/keys.ts";
 import { usePoll } from "../core/poll.ts";
 import { go, links } from "../core/route.ts";
-import type { CallList, GateList, OfSession, PendingGate, SessionSummary } from "../core/types.ts";
+import type { CallList, GateList, OfSession, PendingGate, SessionSummary, Transcript } from "../core/types.ts";
 import { Empty, PageHead, Problem } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 import { ClientCallCard } from "./client_call.tsx";
@@ -88,16 +88,12 @@ function Origin({ of }: { of: OfSession }) {
   );
 }
 
-interface TranscriptTurns {
-  turns: { messages: { tool_calls?: { id: string; tool: string; arguments: string }[] }[] }[];
-}
-
 function Request({ gate, isSelected, onAnswered }: { gate: PendingGate; isSelected: boolean; onAnswered: () => void }) {
   // `null`: not looked for; `undefined`: there is none.
   const [before, setBefore] = useState<string | undefined | null>(null);
   const compare = async () => {
     const { turn } = await rpc.call<SessionSummary>("session.get", { session_id: gate.session_id });
-    const { turns } = await rpc.call<TranscriptTurns>("session.transcript", {
+    const { turns } = await rpc.call<Transcript>("session.transcript", {
       session_id: gate.session_id,
       after: Math.max(0, turn - TURNS_BACK),
       limit: TURNS_BACK,

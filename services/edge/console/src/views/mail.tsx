@@ -5,7 +5,7 @@ import { can } from "../core/caller.ts";
 import { command } from "../core/connection.ts";
 import { usePoll } from "../core/poll.ts";
 import { route, setQuery } from "../core/route.ts";
-import type { Agent, Mail } from "../core/types.ts";
+import type { Agent, AgentList, Mail, MailList } from "../core/types.ts";
 import { Age, Button, Empty, Field, PageHead, Problem, takeFocus } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 
@@ -13,8 +13,8 @@ const USER = "user";
 
 export function MailView() {
   const mailbox = route.value.query.get("mailbox") ?? USER;
-  const mails = usePoll<{ mails: Mail[]; more: number }>("mail.list", { mailbox }, 5000);
-  const agents = usePoll<{ agents: Agent[] }>("agents.list", {}, null);
+  const mails = usePoll<MailList>("mail.list", { mailbox }, 5000);
+  const agents = usePoll<AgentList>("agents.list", {}, null);
   const [isWriting, setWriting] = useState(false);
   return (
     <div class="page">

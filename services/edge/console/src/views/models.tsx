@@ -6,7 +6,7 @@ import { formatCount, formatMoney, formatTime, plural, words } from "../core/for
 import { usePoll } from "../core/poll.ts";
 import { links } from "../core/route.ts";
 import { byName, type Percentiles, percentilesOf, useSample } from "../core/sample.ts";
-import type { AgentStats, FleetStatus, Model, ModelHealth, Replica } from "../core/types.ts";
+import type { AgentStats, FleetStatus, Model, ModelHealth, ModelList, Replica, StatsList } from "../core/types.ts";
 import { Badge, PageHead, Problem } from "../ui/parts.tsx";
 import { type Column, percentileColumns, Table } from "../ui/table.tsx";
 
@@ -56,8 +56,8 @@ interface Row {
 }
 
 export function ModelsView() {
-  const { data, error } = usePoll<{ models: Model[] }>("models.list", {}, 15_000);
-  const stats = usePoll<{ stats: AgentStats[] }>("session.stats", {}, 15_000).data?.stats ?? [];
+  const { data, error } = usePoll<ModelList>("models.list", {}, 15_000);
+  const stats = usePoll<StatsList>("session.stats", {}, 15_000).data?.stats ?? [];
   const fleet = usePoll<FleetStatus>("fleet.status", can("fleet.status") ? {} : null, 10_000);
   const found = useSample();
   const measured = useMemo(() => byName(found?.calls ?? [], "model"), [found]);

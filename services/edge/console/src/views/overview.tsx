@@ -10,11 +10,14 @@ import { byName, measure, type Percentiles, percentilesOf, useSample } from "../
 import type {
   AgentStats,
   Budget,
+  BudgetList,
   FleetStatus,
-  IntervalStats,
   GateList,
+  IntervalStats,
   PendingGate,
+  SessionPage,
   SessionSummary,
+  StatsList,
 } from "../core/types.ts";
 import { Range, Shares, TimeBars } from "../ui/chart.tsx";
 import { Age, Badge, Empty, gateVerb, isFailure, Meter, PageHead, phaseOf, Problem } from "../ui/parts.tsx";
@@ -34,11 +37,6 @@ const RANGES = [
   { id: "30d", text: "last 30 days", seconds: 2_592_000, interval: 86_400, each: "a day" },
 ] as const;
 
-interface Listed {
-  sessions: SessionSummary[];
-  total?: number;
-}
-
 export function OverviewView() {
   const asked = route.value.query.get("range");
   const range = RANGES.find((other) => other.id === asked) ?? RANGES[1];
@@ -46,24 +44,20 @@ export function OverviewView() {
   const minute = Math.floor(clock.value / 60_000);
   const since = useMemo(() => new Date(minute * 60_000 - range.seconds * 1000).toISOString(), [range, minute]);
   const list = (filter: Record<string, unknown>) => ({ since, limit: LISTED_MAX, has_total: true, ...filter });
-  const all = usePoll<Listed>("session.list", list({ limit: 1 }), POLL_MS);
+  const all = usePoll<SessionPage>("session.list", list({ limit: 1 }), POLL_MS);
   // Of the sessions that run, some wait for somebody: they are counted apart.
-  const active = usePoll<Listed>("session.list", list({ phase: "running", since: undefined, limit: 50 }), POLL_MS);
-  const held = usePoll<Listed>(
+  const active = usePoll<SessionPage>("session.list", list({ phase: "running", since: undefined, limit: 50 }), POLL_MS);
+  const held = usePoll<SessionPage>(
     "session.list",
     list({ phase: "running", is_waiting: true, since: undefined, limit: 1 }),
     POLL_MS,
   );
-  const failed = usePoll<Listed>("session.list", list({ is_failed: true }), POLL_MS);
-  const waiting = usePoll<Listed>("session.list", list({ is_waiting: true, since: undefined, limit: 1 }), POLL_MS);
+  const failed = usePoll<SessionPage>("session.list", list({ is_failed: true }), POLL_MS);
+  const waiting = usePoll<SessionPage>("session.list", list({ is_waiting: true, since: undefined, limit: 1 }), POLL_MS);
   const gates = usePoll<GateList>("gates.list", { limit: 100 }, POLL_MS);
   const { interval } = range;
-  const stats = usePoll<{ stats: AgentStats[]; intervals?: IntervalStats[] }>(
-    "session.stats",
-    { since, interval },
-    STATS_MS,
-  );
-  const budgets = usePoll<{ budgets: Budget[] }>("budgets.list", can("budgets.list") ? {} : null, STATS_MS);
+  const stats = usePoll<StatsList>("session.stats", { since, interval }, STATS_MS);
+  const budgets = usePoll<BudgetList>("budgets.list", can("budgets.list") ? {} : null, STATS_MS);
   const fleet = usePoll<FleetStatus>("fleet.status", can("fleet.status") ? {} : null, STATS_MS);
   const lines = stats.data?.stats ?? [];
   const spent = lines.reduce((sum, line) => sum + line.spent_own.cost_usd, 0);
@@ -318,7 +312,7 @@ function SessionsCard({ title, sessions, none }: { title: string; sessions: Sess
 
 type TimeRange = (typeof RANGES)[number];
 
-function totalOf(list: Listed | undefined): string {
+function totalOf(list: SessionPage | undefined): string {
   return list === undefined ? "–" : (list.total ?? list.sessions.length).toLocaleString("en");
 }
 

@@ -4,7 +4,7 @@ import { useEffect, useState } from "preact/hooks";
 import { connection, rpc } from "../core/connection.ts";
 import type { ReplyRow, SessionView } from "../core/fold.ts";
 import { usePoll } from "../core/poll.ts";
-import type { Agent, ReplyDecision } from "../core/types.ts";
+import type { AgentList, ReplyDecision } from "../core/types.ts";
 import { Icon } from "../ui/icons.tsx";
 import { Dialog, Field, Problem } from "../ui/parts.tsx";
 import { TextBlock, Visible } from "../ui/text.tsx";
@@ -123,7 +123,7 @@ export function ReplyTest({ agent }: { agent: string }) {
 
 /** What an agent would do after a reply of a session, beside what happened. */
 export function ReplyTestDialog({ view, row, onClose }: { view: SessionView; row: ReplyRow; onClose: () => void }) {
-  const agents = usePoll<{ agents: Agent[] }>("agents.list", {}, null);
+  const agents = usePoll<AgentList>("agents.list", {}, null);
   const [agent, setAgent] = useState(view.agent);
   const calls = [...view.calls.values()].filter((call) => call.turn === row.turn && call.step === row.step);
   const decided = view.decisions.get(`${row.turn}-${row.step}`);

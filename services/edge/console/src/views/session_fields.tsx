@@ -1,7 +1,7 @@
 // Fields that every form which begins a session has.
 
 import { usePoll } from "../core/poll.ts";
-import type { Agent, Model } from "../core/types.ts";
+import type { Agent, AgentList, Model, ModelList } from "../core/types.ts";
 import { Field } from "../ui/parts.tsx";
 
 interface ChoiceProps {
@@ -11,7 +11,7 @@ interface ChoiceProps {
 
 /** Chooses an agent; `unset` says what an empty choice means. */
 export function AgentField({ value, onChange, unset }: ChoiceProps & { unset: (agents: Agent[]) => string }) {
-  const agents = usePoll<{ agents: Agent[] }>("agents.list", {}, null).data?.agents ?? [];
+  const agents = usePoll<AgentList>("agents.list", {}, null).data?.agents ?? [];
   return (
     <Field label="Agent">
       <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
@@ -31,7 +31,7 @@ export function ModelField({
   unset,
   nameOf,
 }: ChoiceProps & { unset: string; nameOf: (model: Model) => string }) {
-  const models = usePoll<{ models: Model[] }>("models.list", {}, null).data?.models ?? [];
+  const models = usePoll<ModelList>("models.list", {}, null).data?.models ?? [];
   return (
     <Field label="Model">
       <select value={value} onChange={(event) => onChange(event.currentTarget.value)}>

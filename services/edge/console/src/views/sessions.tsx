@@ -8,7 +8,7 @@ import { formatCount, formatMoney, plural, shortId, words } from "../core/format
 import { useKeys } from "../core/keys.ts";
 import { usePoll } from "../core/poll.ts";
 import { go, links, route, setQuery } from "../core/route.ts";
-import type { Agent, Model, SessionSummary } from "../core/types.ts";
+import type { AgentList, ModelList, SessionPage, SessionSummary } from "../core/types.ts";
 import { type ListHandle, VirtualList } from "../ui/list.tsx";
 import { Age, Badge, Button, Empty, PageHead, phaseOf, Problem } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
@@ -46,13 +46,6 @@ const SINCE: [string, string, number][] = [
   ["30d", "last 30 days", 2_592_000],
 ];
 
-interface Page {
-  sessions: SessionSummary[];
-  next_cursor?: string;
-  /** Number of all sessions that match. */
-  total?: number;
-}
-
 export function SessionsView() {
   const { query } = route.value;
   const filter = (name: string) => query.get(name) ?? "";
@@ -73,7 +66,7 @@ export function SessionsView() {
       found.since = new Date(Math.floor((Date.now() - since[2] * 1000) / 60_000) * 60_000).toISOString();
     return found;
   }, [query.toString(), text]);
-  const { data, error, isLoading } = usePoll<Page>("session.list", params, POLL_MS);
+  const { data, error, isLoading } = usePoll<SessionPage>("session.list", params, POLL_MS);
   const [older, setOlder] = useState<{ key: string; sessions: SessionSummary[]; cursor?: string } | null>(null);
   const key = JSON.stringify(params);
   const more = older?.key === key ? older : null;
@@ -85,7 +78,7 @@ export function SessionsView() {
   }, [data, more]);
   const cursor = more === null ? data?.next_cursor : more.cursor;
   const loadOlder = async () => {
-    const page = await rpc.call<Page>("session.list", { ...params, limit: 1000, cursor });
+    const page = await rpc.call<SessionPage>("session.list", { ...params, limit: 1000, cursor });
     setOlder({ key, sessions: [...(more?.sessions ?? []), ...page.sessions], cursor: page.next_cursor });
   };
 
@@ -219,8 +212,8 @@ function useRested(value: string, restMs: number): string {
 
 function Filters({ filterInput }: { filterInput: { current: HTMLInputElement | null } }) {
   const { query } = route.value;
-  const agents = usePoll<{ agents: Agent[] }>("agents.list", {}, null);
-  const models = usePoll<{ models: Model[] }>("models.list", {}, null);
+  const agents = usePoll<AgentList>("agents.list", {}, null);
+  const models = usePoll<ModelList>("models.list", {}, null);
   const select = (name: string, label: string, options: [string, string][]) => {
     const value = query.get(name) ?? "";
     return (

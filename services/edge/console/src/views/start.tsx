@@ -6,7 +6,7 @@ import { shellQuote } from "../core/format.ts";
 import { parseJson } from "../core/json.ts";
 import { usePoll } from "../core/poll.ts";
 import { go, links, route } from "../core/route.ts";
-import type { Agent, CommandReply, FleetTool } from "../core/types.ts";
+import type { Agent, CommandReply, FleetToolList } from "../core/types.ts";
 import { AttachButton, Attachments, messageContent, useImages } from "../ui/images.tsx";
 import { Button, Field, PageHead, takeFocus } from "../ui/parts.tsx";
 import { CopyButton } from "../ui/text.tsx";
@@ -14,7 +14,7 @@ import { AgentField, InteractiveField, ModelField } from "./session_fields.tsx";
 
 export function StartView() {
   const { query } = route.value;
-  const tools = usePoll<{ tools: FleetTool[] }>("tools.list", {}, null);
+  const tools = usePoll<FleetToolList>("tools.list", {}, null);
   const [agent, setAgent] = useState(query.get("agent") ?? "");
   const [model, setModel] = useState(query.get("model") ?? "");
   const [prompt, setPrompt] = useState(query.get("prompt") ?? "");

@@ -6,7 +6,7 @@ import type { SessionView } from "../core/fold.ts";
 import { formatCount, formatDuration, formatMoney, formatTime, words } from "../core/format.ts";
 import { clock } from "../core/poll.ts";
 import { type Axis, type Bar, type LiveFacts, makeAxis, readTrace, type TimelineTurn } from "../core/timeline.ts";
-import type { TurnTrace } from "../core/types.ts";
+import type { SessionTrace, TurnTrace } from "../core/types.ts";
 import { VirtualList } from "../ui/list.tsx";
 import { Empty } from "../ui/parts.tsx";
 import { CopyButton } from "../ui/text.tsx";
@@ -28,7 +28,7 @@ export function useTrace(id: string, view: SessionView, isShown: boolean): TurnT
     const timer = setTimeout(() => {
       const began = Date.now();
       last.current.at = began;
-      rpc.call<{ turns: TurnTrace[] }>("session.trace", { session_id: id }).then(
+      rpc.call<SessionTrace>("session.trace", { session_id: id }).then(
         (result) => {
           last.current.cost = Date.now() - began;
           if (isCurrent || result.turns.length > 0) setTrace(result.turns);

@@ -6,7 +6,7 @@ import { formatBytes, formatCount, formatDuration, plural } from "../core/format
 import { usePoll } from "../core/poll.ts";
 import { route, setQuery } from "../core/route.ts";
 import { byName, percentilesOf, useSample } from "../core/sample.ts";
-import type { FleetTool, ToolReplica } from "../core/types.ts";
+import type { FleetTool, FleetToolList, ToolReplica, ToolReplicaList } from "../core/types.ts";
 import { Age, Badge, Empty, Problem, Tabs } from "../ui/parts.tsx";
 import { Figures, Pair, Table } from "../ui/table.tsx";
 import { DataBlock, Visible } from "../ui/text.tsx";
@@ -23,9 +23,9 @@ const EFFECTS: Record<string, string> = {
 };
 
 export function ToolsView() {
-  const { data, error } = usePoll<{ tools: FleetTool[] }>("tools.list", {}, 10_000);
+  const { data, error } = usePoll<FleetToolList>("tools.list", {}, 10_000);
   const canAsk = can("tools.replicas");
-  const replicas = usePoll<{ replicas: ToolReplica[] }>("tools.replicas", canAsk ? {} : null, 10_000);
+  const replicas = usePoll<ToolReplicaList>("tools.replicas", canAsk ? {} : null, 10_000);
   const [text, setText] = useState("");
   const tools =
     data?.tools.filter((tool) => `${tool.name} ${tool.description}`.toLowerCase().includes(text.toLowerCase())) ?? [];

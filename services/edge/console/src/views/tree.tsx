@@ -5,7 +5,7 @@ import { connection, rpc } from "../core/connection.ts";
 import { isMore, type SessionView } from "../core/fold.ts";
 import { formatCount, formatMoney, plural } from "../core/format.ts";
 import { links } from "../core/route.ts";
-import type { SessionSummary } from "../core/types.ts";
+import type { SessionPage, SessionSummary } from "../core/types.ts";
 import { Age, Badge, Meter, phaseOf, Problem } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 
@@ -40,10 +40,10 @@ async function readTree(id: string): Promise<Node> {
       node.hasMore = true;
       continue;
     }
-    const { sessions, next_cursor } = await rpc.call<{ sessions: SessionSummary[]; next_cursor?: string }>(
-      "session.list",
-      { parent: node.session.session_id, limit: CHILDREN_MAX },
-    );
+    const { sessions, next_cursor } = await rpc.call<SessionPage>("session.list", {
+      parent: node.session.session_id,
+      limit: CHILDREN_MAX,
+    });
     // The list has the newest first.
     node.children = sessions.reverse().map((session) => ({ session, children: [], hasMore: false }));
     node.hasMore = next_cursor !== undefined;
