@@ -3,6 +3,8 @@
 
 import type { Envelope, GateKind, Phase, Spent } from "./types.ts";
 
+type Data = Record<string, unknown>;
+
 interface RowBase {
   key: string;
   rev: number;
@@ -145,7 +147,7 @@ export class SessionView {
   prompt = "";
   parent = "";
   features: unknown = null;
-  settings: Record<string, unknown> = {};
+  settings: Data = {};
   turn = 0;
   step = 0;
   stopReason = "";
@@ -171,7 +173,6 @@ export class SessionView {
   readonly gates = new Map<string, GateRow>();
   readonly decisions = new Map<string, DecisionRow>();
   private readonly replies = new Map<string, ReplyRow>();
-  private userNumber = 0;
 
   /** The open gates, in the order in which they were opened. */
   openGates(): GateRow[] {
@@ -183,9 +184,34 @@ export class SessionView {
     return [...this.calls.values()].filter((call) => call.endedAt === undefined);
   }
 
+  /** What each topic changes. */
+  private static readonly handlers = new Map<string, (view: SessionView, data: Data, at: At) => void>([
+    ["session_started", (view, data, at) => view.begin(data, at)],
+    ["session_ended", (view, data, at) => view.ended(data, at)],
+    ["message.user_processed", (view, data, at) => view.userMessage(data, at)],
+    ["message.ai_chunk_received", (view, data, at) => view.chunk(data, at)],
+    ["tool_call.partial", (view, data, at) => view.partial(data, at)],
+    ["message.ai_full_received", (view, data, at) => view.reply(data, at)],
+    ["message.ai_cut_received", (view, data, at) => view.cutReply(data, at)],
+    ["tool_call.identified", (view, data, at) => view.identified(data, at)],
+    ["tool_call.waiting", (view, data) => view.waiting(data)],
+    ["tool_call.progress", (view, data) => view.changeCall(data.call, (call) => (call.progress = text(data.text)))],
+    ["tool_call.result_processed", (view, data, at) => view.result(data, at)],
+    ["continuation.progress", (view, data, at) => view.decision(data, at)],
+    ["turn.completed", (view, data, at) => view.turnEnded(data, at)],
+    ["gate.opened", (view, data, at) => view.gateOpened(data, at)],
+    ["gate.closed", (view, data) => view.gateClosed(data)],
+    ["status.paused", (view, data, at) => view.paused(data, at)],
+    ["status.resumed", (view, data, at) => view.resumed(data, at)],
+    ["status.configured", (view, data, at) => view.configured(data, at)],
+    ["context.pruned", (view, data, at) => view.pruned(data, at)],
+    ["context.cleared", (view, data, at) => view.note(at, "info", "History cleared", whoAndWhy(data))],
+    ["error", (view, data, at) => view.error(data, at)],
+  ]);
+
   /** Folds one notification. */
   fold(topic: string, envelope: Envelope): void {
-    const data = (envelope.data ?? envelope) as Record<string, unknown>;
+    const data = (envelope.data ?? envelope) as Data;
     if (envelope.seq !== undefined) {
       if (envelope.seq <= this.seq) return;
       this.seq = envelope.seq;
@@ -202,81 +228,18 @@ export class SessionView {
     // A progress notification has no id; it is part of the commit of its reply.
     at.slot ??= envelope.seq === undefined ? undefined : this.lastSlot;
     this.lastSlot = at.slot ?? this.lastSlot;
-    switch (topic) {
-      case "session_started":
-        return this.started_(data, at);
-      case "session_ended":
-        return this.ended(data, at);
-      case "message.user_processed":
-        return this.userMessage(data, at);
-      case "message.ai_chunk_received":
-        return this.chunk(data, at);
-      case "tool_call.partial":
-        return this.partial(data, at);
-      case "message.ai_full_received":
-        return this.reply(data, at);
-      case "message.ai_cut_received":
-        return this.cutReply(data, at);
-      case "tool_call.identified":
-        return this.identified(data, at);
-      case "tool_call.waiting":
-        return this.changeCall(data.call, (call) => {
-          call.state = "client";
-          call.performer = "client";
-          call.deadline = text(data.deadline);
-        });
-      case "tool_call.progress":
-        return this.changeCall(data.call, (call) => {
-          call.progress = text(data.text);
-        });
-      case "tool_call.result_processed":
-        return this.result(data, at);
-      case "continuation.progress":
-        return this.decision(data, at);
-      case "turn.completed":
-        return this.turnEnded(data, at);
-      case "gate.opened":
-        return this.gateOpened(data, at);
-      case "gate.closed":
-        return this.gateClosed(data);
-      case "status.paused":
-        this.phase = "paused";
-        return this.note(at, "info", "Paused", whoAndWhy(data));
-      case "status.resumed":
-        this.phase = this.stopReason === "" && this.turn > 0 ? "running" : "idle";
-        return this.note(at, "info", "Resumed", whoAndWhy(data));
-      case "status.configured":
-        return this.configured(data, at);
-      case "context.pruned":
-        return this.note(
-          at,
-          "info",
-          "Context shortened",
-          `${count(data.tokens_before)} → ${count(data.tokens_after)} tokens. The log still has everything.` +
-            (data.summary ? `\n\n${text(data.summary)}` : ""),
-        );
-      case "context.cleared":
-        return this.note(at, "info", "History cleared", whoAndWhy(data));
-      case "error":
-        return this.error(data, at);
-    }
+    SessionView.handlers.get(topic)?.(this, data, at);
   }
 
-  private push(row: Row): void {
-    this.rows.push(row);
-  }
-
-  private started_(data: Record<string, unknown>, at: At): void {
+  private begin(data: Data, at: At): void {
     const agent = (data.agent ?? {}) as { id?: string; name?: string };
     this.agent = agent.id ?? "";
     this.agentName = agent.name ?? this.agent;
     this.model = text((data.model as { id?: string } | undefined)?.id);
     this.isInteractive = data.interactive === true;
     this.prompt = text(data.prompt);
-    this.parent = text(
-      (data.parent as { session?: string; session_id?: string } | undefined)?.session ??
-        (data.parent as { session_id?: string } | undefined)?.session_id,
-    );
+    const parent = data.parent as { session?: string; session_id?: string } | undefined;
+    this.parent = text(parent?.session ?? parent?.session_id);
     const source = data.resume_from as { session_id?: unknown; at?: unknown } | undefined;
     if (typeof source?.session_id === "string")
       this.source = { session: source.session_id, at: typeof source.at === "number" ? source.at : undefined };
@@ -289,7 +252,7 @@ export class SessionView {
     if (messages > 0) this.note(at, "info", `Begins with ${messages} messages of another transcript`, "");
   }
 
-  private ended(data: Record<string, unknown>, at: At): void {
+  private ended(data: Data, at: At): void {
     this.phase = "ended";
     this.stopReason = text(data.stop_reason ?? data.reason);
     this.finalResponse = text(data.final_response);
@@ -299,13 +262,12 @@ export class SessionView {
     this.note(at, tone, `Session ended: ${text(data.reason)}`, note);
   }
 
-  private userMessage(data: Record<string, unknown>, at: At): void {
+  private userMessage(data: Data, at: At): void {
     const { text: words, images } = contentOf(data.content);
-    this.userNumber += 1;
     if (this.phase === "idle" || this.phase === "new") this.phase = "running";
     this.stopReason = "";
     const id = text(data.message_id);
-    this.push({ kind: "user", ...rowOf(at), id, text: words, images, mode: text(data.mode) });
+    this.rows.push({ kind: "user", ...rowOf(at), id, text: words, images, mode: text(data.mode) });
   }
 
   private rowOfReply(turn: number, step: number, at: At): ReplyRow {
@@ -327,7 +289,7 @@ export class SessionView {
         partials: [],
       };
       this.replies.set(key, row);
-      this.push(row);
+      this.rows.push(row);
     }
     return row;
   }
@@ -341,7 +303,7 @@ export class SessionView {
   }
 
   /** Returns the reply if this attempt is the newest, and begins it anew if it is newer. */
-  private streaming(data: Record<string, unknown>, at: At): ReplyRow | undefined {
+  private streaming(data: Data, at: At): ReplyRow | undefined {
     const row = this.replyOf(Number(data.turn), Number(data.step), at);
     if (!row.isStreaming) return undefined;
     const attempt = text(data.attempt);
@@ -357,7 +319,7 @@ export class SessionView {
     return row;
   }
 
-  private chunk(data: Record<string, unknown>, at: At): void {
+  private chunk(data: Data, at: At): void {
     const row = this.streaming(data, at);
     if (row === undefined) return;
     const index = Number(data.index ?? row.nextIndex);
@@ -368,7 +330,7 @@ export class SessionView {
     else row.text += text(data.delta);
   }
 
-  private partial(data: Record<string, unknown>, at: At): void {
+  private partial(data: Data, at: At): void {
     const row = this.streaming(data, at);
     if (row === undefined) return;
     const index = Number(data.index);
@@ -379,7 +341,7 @@ export class SessionView {
     };
   }
 
-  private reply(data: Record<string, unknown>, at: At): void {
+  private reply(data: Data, at: At): void {
     const row = this.replyOf(Number(data.turn), Number(data.step), at);
     row.rev += 1;
     row.isStreaming = false;
@@ -399,7 +361,7 @@ export class SessionView {
   }
 
   /** Takes what had come of a reply that was cut off. Its turn may be over. */
-  private cutReply(data: Record<string, unknown>, at: At): void {
+  private cutReply(data: Data, at: At): void {
     const turn = Number(data.turn);
     const spent = data.spent as Spent | undefined;
     if (text(data.text) !== "") {
@@ -431,7 +393,7 @@ export class SessionView {
     if (this.own !== null) addSpent(this.own, spent);
   }
 
-  private identified(data: Record<string, unknown>, at: At): void {
+  private identified(data: Data, at: At): void {
     const call = text(data.call);
     const [, turn, step] = /^c(\d+)-(\d+)-/.exec(call) ?? [];
     const row: CallRow = {
@@ -448,7 +410,7 @@ export class SessionView {
       performer: text(data.performer) || undefined,
     };
     this.calls.set(call, row);
-    this.push(row);
+    this.rows.push(row);
   }
 
   private changeCall(id: unknown, change: (call: CallRow) => void): void {
@@ -458,7 +420,15 @@ export class SessionView {
     change(call);
   }
 
-  private result(data: Record<string, unknown>, at: At): void {
+  private waiting(data: Data): void {
+    this.changeCall(data.call, (call) => {
+      call.state = "client";
+      call.performer = "client";
+      call.deadline = text(data.deadline);
+    });
+  }
+
+  private result(data: Data, at: At): void {
     this.changeCall(data.call, (call) => {
       call.state = text(data.outcome);
       call.content = text(data.content);
@@ -477,9 +447,9 @@ export class SessionView {
     });
   }
 
-  private decision(data: Record<string, unknown>, at: At): void {
+  private decision(data: Data, at: At): void {
     this.turn = Math.max(this.turn, Number(data.turn ?? this.turn));
-    const progress = data.progress as Record<string, unknown> | undefined;
+    const progress = data.progress as Data | undefined;
     if (progress) {
       const done = strings(progress.steps_completed);
       const left = strings(progress.steps_remaining);
@@ -510,10 +480,10 @@ export class SessionView {
       nudge: text(data.nudge) || undefined,
     };
     this.decisions.set(`${row.turn}-${row.iteration}`, row);
-    this.push(row);
+    this.rows.push(row);
   }
 
-  private turnEnded(data: Record<string, unknown>, at: At): void {
+  private turnEnded(data: Data, at: At): void {
     this.phase = this.phase === "paused" ? "paused" : "idle";
     this.stopReason = text(data.stop_reason);
     this.finalResponse = text(data.final_response);
@@ -532,7 +502,7 @@ export class SessionView {
       row.isStreaming = false;
       row.rev += 1;
     }
-    this.push({
+    this.rows.push({
       kind: "end",
       ...rowOf(at),
       turn: Number(data.turn),
@@ -542,7 +512,7 @@ export class SessionView {
     });
   }
 
-  private gateOpened(data: Record<string, unknown>, at: At): void {
+  private gateOpened(data: Data, at: At): void {
     const gate: GateRow = {
       kind: "gate",
       ...rowOf(at),
@@ -555,14 +525,14 @@ export class SessionView {
       onExpiry: text(data.on_expiry) || "deny",
     };
     this.gates.set(gate.gate, gate);
-    this.push(gate);
+    this.rows.push(gate);
     this.changeCall(gate.gate, (call) => {
       call.state = "asked";
       call.deadline = gate.expires;
     });
   }
 
-  private gateClosed(data: Record<string, unknown>): void {
+  private gateClosed(data: Data): void {
     const gate = this.gates.get(text(data.gate));
     if (gate === undefined) return;
     gate.rev += 1;
@@ -581,7 +551,23 @@ export class SessionView {
     });
   }
 
-  private configured(data: Record<string, unknown>, at: At): void {
+  private paused(data: Data, at: At): void {
+    this.phase = "paused";
+    this.note(at, "info", "Paused", whoAndWhy(data));
+  }
+
+  private resumed(data: Data, at: At): void {
+    this.phase = this.stopReason === "" && this.turn > 0 ? "running" : "idle";
+    this.note(at, "info", "Resumed", whoAndWhy(data));
+  }
+
+  private pruned(data: Data, at: At): void {
+    const tokens = `${count(data.tokens_before)} → ${count(data.tokens_after)} tokens`;
+    const summary = data.summary ? `\n\n${text(data.summary)}` : "";
+    this.note(at, "info", "Context shortened", `${tokens}. The log still has everything.${summary}`);
+  }
+
+  private configured(data: Data, at: At): void {
     const agent = data.agent as { id?: string; name?: string } | undefined;
     const model = data.model as { id?: string } | undefined;
     const changes: string[] = [];
@@ -595,12 +581,12 @@ export class SessionView {
     this.note(at, "info", "Settings changed", [changes.join(", "), whoAndWhy(data)].filter(Boolean).join(" "));
   }
 
-  private error(data: Record<string, unknown>, at: At): void {
+  private error(data: Data, at: At): void {
     const isNotice = at.key === "";
     const during = data.during ? ` during ${text(data.during)}` : "";
     const title = `${text(data.code)}${during}${isNotice && data.retryable !== false ? ", tried again" : ""}`;
     const key = isNotice ? `n${this.rev}` : at.key;
-    this.push({
+    this.rows.push({
       kind: "note",
       ...rowOf(at),
       key,
@@ -611,7 +597,7 @@ export class SessionView {
   }
 
   private note(at: At, tone: NoteRow["tone"], title: string, words: string): void {
-    this.push({ kind: "note", ...rowOf(at), tone, title, text: words });
+    this.rows.push({ kind: "note", ...rowOf(at), tone, title, text: words });
   }
 }
 
@@ -628,7 +614,7 @@ function rowOf(at: At): RowBase {
 }
 
 /** The id of an event is `<session>-<slot>-<number>`. */
-export function slotOf(envelope: Envelope): number | undefined {
+function slotOf(envelope: Envelope): number | undefined {
   const found = /-(\d+)-\d+$/.exec(envelope.id ?? "");
   return found?.[1] === undefined ? undefined : Number(found[1]);
 }
@@ -646,11 +632,11 @@ export function compareAttempts(a: string, b: string): number {
 /** How a reply ended of which only the beginning came. */
 const CUT_OFF = "cut_off";
 
-export function emptySpent(): Spent {
+function emptySpent(): Spent {
   return { usage: { input: 0, output: 0, cached: 0, reasoning: 0 }, cost_usd: 0 };
 }
 
-export function addSpent(total: Spent, more: Spent): void {
+function addSpent(total: Spent, more: Spent): void {
   total.usage.input += more.usage?.input ?? 0;
   total.usage.output += more.usage?.output ?? 0;
   total.usage.cached += more.usage?.cached ?? 0;
@@ -672,11 +658,11 @@ function copySpent(spent: Spent): Spent {
 }
 
 /** The text and the images of a message, which is text or a list of parts. */
-export function contentOf(content: unknown): { text: string; images: string[] } {
+function contentOf(content: unknown): { text: string; images: string[] } {
   if (typeof content === "string") return { text: content, images: [] };
   const texts: string[] = [];
   const images: string[] = [];
-  for (const part of Array.isArray(content) ? (content as Record<string, unknown>[]) : []) {
+  for (const part of Array.isArray(content) ? (content as Data[]) : []) {
     if (typeof part.text === "string") texts.push(part.text);
     const url = (part.image_url as { url?: string } | undefined)?.url;
     if (url !== undefined) images.push(url);
@@ -689,7 +675,7 @@ function childOf(content: string): string | undefined {
   return found?.[1];
 }
 
-function whoAndWhy(data: Record<string, unknown>): string {
+function whoAndWhy(data: Data): string {
   const by = data.by ? `by ${text(data.by)}` : "";
   return [by, text(data.reason)].filter(Boolean).join(": ");
 }

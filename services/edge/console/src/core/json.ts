@@ -57,6 +57,13 @@ export function parseJson(source: string): { value: unknown } | { error: string 
   }
 }
 
+/** Parses JSON that has to be an object. */
+export function parseObject(source: string): { value: Record<string, unknown> } | { error: string } {
+  const parsed = parseJson(source);
+  if ("error" in parsed) return parsed;
+  return isObject(parsed.value) ? { value: parsed.value } : { error: "This is not an object." };
+}
+
 /** JSON text of a value, indented; text that is JSON is indented too, and other text stays. */
 export function prettyJson(value: unknown): string {
   if (typeof value !== "string") return JSON.stringify(value, null, 2) ?? "";

@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { formatBytes } from "../core/format.ts";
 import { countHidden } from "../core/hidden.ts";
-import { indentJson, parseJson, prettyJson } from "../core/json.ts";
+import { indentJson, parseObject, prettyJson } from "../core/json.ts";
 import { Diff } from "./diff.tsx";
 import { Icon } from "./icons.tsx";
 import { CopyButton, TextBlock, Visible } from "./text.tsx";
@@ -69,11 +69,7 @@ function Fields({ fields }: { fields: [string, unknown][] }) {
             <Visible text={name} />
           </dt>
           <dd>
-            {typeof value === "string" ? (
-              <TextBlock text={value} label={name} />
-            ) : (
-              <TextBlock text={JSON.stringify(value, null, 2)} label={name} />
-            )}
+            <TextBlock text={typeof value === "string" ? value : JSON.stringify(value, null, 2)} label={name} />
           </dd>
         </div>
       ))}
@@ -83,10 +79,9 @@ function Fields({ fields }: { fields: [string, unknown][] }) {
 
 /** The fields of an object; `null` where reading it would lose something, such as a key that is there twice. */
 export function readFields(source: string): [string, unknown][] | null {
-  const parsed = parseJson(source);
+  const parsed = parseObject(source);
   if (!("value" in parsed)) return null;
   const { value } = parsed;
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return null;
   if (indentJson(JSON.stringify(value)) !== indentJson(normalizeEscapes(source))) return null;
   return Object.entries(value);
 }

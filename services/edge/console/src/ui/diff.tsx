@@ -1,13 +1,15 @@
 // Differences of two texts, by lines, with the words that differ in lines that were changed.
 
-import { diffLines, diffWordsWithSpace } from "diff";
+import { type ChangeObject, diffLines, diffWordsWithSpace } from "diff";
 import { useMemo } from "preact/hooks";
 import { Visible } from "./text.tsx";
 
-export interface DiffLine {
+interface DiffLine {
   sign: "+" | "-" | " ";
   pieces: { text: string; isChanged: boolean }[];
 }
+
+type Word = ChangeObject<string>;
 
 /** Texts that differ in more lines are shown one after the other. */
 const EDITS_MAX = 2000;
@@ -30,20 +32,7 @@ export function compareTexts(before: string, after: string): DiffLine[] {
         ? diffWordsWithSpace(part.value, next.value)
         : [];
     if (next !== undefined && commonShare(words, part.value, next.value) > COMMON_SHARE_MIN) {
-      lines.push(
-        ...side(
-          words.filter((word) => !word.added),
-          "-",
-          "removed",
-        ),
-      );
-      lines.push(
-        ...side(
-          words.filter((word) => !word.removed),
-          "+",
-          "added",
-        ),
-      );
+      lines.push(...side(words, "-"), ...side(words, "+"));
       index += 1;
     } else {
       const sign = part.added ? "+" : part.removed ? "-" : " ";
@@ -54,28 +43,23 @@ export function compareTexts(before: string, after: string): DiffLine[] {
 }
 
 /** Characters of the words that are in both texts, as a share of the shorter one. */
-function commonShare(
-  words: { value: string; added?: boolean; removed?: boolean }[],
-  before: string,
-  after: string,
-): number {
+function commonShare(words: Word[], before: string, after: string): number {
   const common = words
     .filter((word) => !word.added && !word.removed)
     .reduce((sum, word) => sum + word.value.trim().length, 0);
   return common / Math.max(1, Math.min(before.length, after.length));
 }
 
-function side(
-  words: { value: string; added?: boolean; removed?: boolean }[],
-  sign: "+" | "-",
-  kind: "added" | "removed",
-): DiffLine[] {
+/** The lines of the text before or after, in which the words are marked that the other one has not. */
+function side(words: Word[], sign: "+" | "-"): DiffLine[] {
   const lines: DiffLine[] = [{ sign, pieces: [] }];
   for (const word of words) {
+    const isChanged = sign === "+" ? word.added : word.removed;
+    if (!isChanged && (word.added || word.removed)) continue;
     const pieces = word.value.split("\n");
     pieces.forEach((text, index) => {
       if (index > 0) lines.push({ sign, pieces: [] });
-      if (text !== "") lines.at(-1)?.pieces.push({ text, isChanged: word[kind] === true });
+      if (text !== "") lines.at(-1)?.pieces.push({ text, isChanged });
     });
   }
   if (lines.length > 1 && lines.at(-1)?.pieces.length === 0) lines.pop();

@@ -70,7 +70,7 @@ export function Age({ at }: { at: string }) {
 }
 
 interface ButtonProps {
-  children: ComponentChildren;
+  children?: ComponentChildren;
   onClick?: () => unknown;
   kind?: "primary" | "danger" | "plain" | "good" | "edit";
   icon?: IconName;
@@ -238,11 +238,7 @@ export function Dialog({
       <div class="dialog">
         <header>
           <h2>{title}</h2>
-          {onClose && (
-            <Button kind="plain" icon="close" label="Close" onClick={onClose}>
-              {""}
-            </Button>
-          )}
+          {onClose && <Button icon="close" label="Close" onClick={onClose} />}
         </header>
         {children}
       </div>
@@ -273,6 +269,35 @@ export function Field({
       {children}
       {hint && <span class="hint">{hint}</span>}
     </label>
+  );
+}
+
+interface JsonFieldProps {
+  label: string;
+  hint: string;
+  /** What is wrong with the value; it takes the place of the hint. */
+  error?: string;
+  value: string;
+  onChange: (value: string) => void;
+  /** Rows of the box: as many as the text has and one more, within these. */
+  rows: [least: number, most: number];
+  takesFocus?: boolean;
+}
+
+/** JSON that a person writes. */
+export function JsonField({ label, hint, error, value, onChange, rows, takesFocus = false }: JsonFieldProps) {
+  const [least, most] = rows;
+  return (
+    <Field label={label} hint={error === undefined ? hint : <span class="inline-error">{error}</span>}>
+      <textarea
+        ref={takesFocus ? takeFocus : undefined}
+        class="code-input"
+        rows={Math.min(most, Math.max(least, value.split("\n").length + 1))}
+        value={value}
+        spellcheck={false}
+        onInput={(event) => onChange(event.currentTarget.value)}
+      />
+    </Field>
   );
 }
 

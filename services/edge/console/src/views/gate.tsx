@@ -10,7 +10,7 @@ import { useKeys } from "../core/keys.ts";
 import { clock } from "../core/poll.ts";
 import type { CommandReply, GateKind, GateList, OpenGate } from "../core/types.ts";
 import { Arguments } from "../ui/arguments.tsx";
-import { Button, Field, gateVerb, takeFocus } from "../ui/parts.tsx";
+import { Button, Field, gateVerb, JsonField, takeFocus } from "../ui/parts.tsx";
 import { Visible } from "../ui/text.tsx";
 
 interface Props {
@@ -77,25 +77,15 @@ export function GateCard({ session, gate: given, onExpiry, before, isSelected = 
             />
           )}
           {mode === "edit" && (
-            <Field
+            <JsonField
               label="Arguments, as JSON"
-              hint={
-                parsed !== null && "error" in parsed ? (
-                  <span class="inline-error">{parsed.error}</span>
-                ) : (
-                  "The tool gets these in place of the model's. The log names you."
-                )
-              }
-            >
-              <textarea
-                ref={takeFocus}
-                class="code-input"
-                rows={Math.min(20, edited.split("\n").length + 1)}
-                value={edited}
-                onInput={(event) => setEdited(event.currentTarget.value)}
-                spellcheck={false}
-              />
-            </Field>
+              hint="The tool gets these in place of the model's. The log names you."
+              error={parsed !== null && "error" in parsed ? parsed.error : undefined}
+              rows={[2, 20]}
+              takesFocus
+              value={edited}
+              onChange={setEdited}
+            />
           )}
           {mode === "deny" && (
             <Field label="Reason, for the model (optional)">

@@ -3,12 +3,12 @@
 import { useMemo, useState } from "preact/hooks";
 import { command, newId } from "../core/connection.ts";
 import { shellQuote } from "../core/format.ts";
-import { parseJson } from "../core/json.ts";
+import { parseObject } from "../core/json.ts";
 import { usePoll } from "../core/poll.ts";
 import { go, links, route } from "../core/route.ts";
 import type { Agent, CommandReply, FleetToolList } from "../core/types.ts";
 import { AttachButton, Attachments, messageContent, useImages } from "../ui/images.tsx";
-import { Button, Field, PageHead, takeFocus } from "../ui/parts.tsx";
+import { Button, Field, JsonField, PageHead, takeFocus } from "../ui/parts.tsx";
 import { CopyButton } from "../ui/text.tsx";
 import { AgentField, InteractiveField, ModelField } from "./session_fields.tsx";
 
@@ -26,13 +26,8 @@ export function StartView() {
   const [features, setFeatures] = useState("");
   const [without, setWithout] = useState("");
   const [more, setMore] = useState("");
-  const extra = useMemo(() => (more.trim() === "" ? { value: {} } : parseJson(more)), [more]);
-  const extraError =
-    "error" in extra
-      ? extra.error
-      : typeof extra.value !== "object" || extra.value === null || Array.isArray(extra.value)
-        ? "This is not an object."
-        : "";
+  const extra = useMemo(() => parseObject(more.trim() === "" ? "{}" : more), [more]);
+  const extraError = "error" in extra ? extra.error : undefined;
 
   const params = (): Record<string, unknown> => ({
     interactive: isInteractive,
@@ -43,7 +38,7 @@ export function StartView() {
     ...(chosen.size > 0 && { tools: [...chosen] }),
     ...(steps && { continuation: { max_iterations: Number(steps) } }),
     ...((features || without) && { features: { enable: list(features), disable: list(without) } }),
-    ...("value" in extra ? (extra.value as object) : {}),
+    ...("value" in extra && extra.value),
   });
   const start = async () => {
     const session = newId();
@@ -138,24 +133,14 @@ export function StartView() {
               ))}
             </div>
           </fieldset>
-          <Field
+          <JsonField
             label="Other parameters of session.start, as JSON"
-            hint={
-              extraError === "" ? (
-                'Such as {"parameters": {"temperature": 0.2}}'
-              ) : (
-                <span class="inline-error">{extraError}</span>
-              )
-            }
-          >
-            <textarea
-              class="code-input"
-              rows={3}
-              value={more}
-              spellcheck={false}
-              onInput={(event) => setMore(event.currentTarget.value)}
-            />
-          </Field>
+            hint='Such as {"parameters": {"temperature": 0.2}}'
+            error={extraError}
+            rows={[3, 3]}
+            value={more}
+            onChange={setMore}
+          />
         </details>
         <div class="form-actions">
           <CopyButton text={asCommand} label="copy as command" />
@@ -166,7 +151,9 @@ export function StartView() {
           <Button
             kind="primary"
             icon="start"
-            isDisabled={extraError !== "" || (!isInteractive && prompt.trim() === "" && images.list.length === 0)}
+            isDisabled={
+              extraError !== undefined || (!isInteractive && prompt.trim() === "" && images.list.length === 0)
+            }
             onClick={start}
           >
             Start<kbd>Ctrl</kbd>

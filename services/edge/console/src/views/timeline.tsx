@@ -5,7 +5,15 @@ import { connection, rpc } from "../core/connection.ts";
 import type { SessionView } from "../core/fold.ts";
 import { formatCount, formatDuration, formatMoney, formatTime, words } from "../core/format.ts";
 import { clock } from "../core/poll.ts";
-import { type Axis, type Bar, type LiveFacts, makeAxis, readTrace, type TimelineTurn } from "../core/timeline.ts";
+import {
+  type Axis,
+  type Bar,
+  type BarKind,
+  type LiveFacts,
+  makeAxis,
+  readTrace,
+  type TimelineTurn,
+} from "../core/timeline.ts";
 import type { SessionTrace, TurnTrace } from "../core/types.ts";
 import { VirtualList } from "../ui/list.tsx";
 import { Empty } from "../ui/parts.tsx";
@@ -45,43 +53,24 @@ export function useTrace(id: string, view: SessionView, isShown: boolean): TurnT
 }
 
 function liveFacts(view: SessionView): LiveFacts {
-  const replies = view.rows.filter((row) => row.kind === "reply" && row.isStreaming);
-  return {
-    workedMs: (call) => view.calls.get(call)?.durationMs,
-    open: [
-      ...replies.flatMap((row) =>
-        row.kind === "reply"
-          ? [
-              {
-                call: `m${row.turn}-${row.step}`,
-                kind: "model" as const,
-                label: `step ${row.step}`,
-                start: Date.parse(row.time),
-              },
-            ]
-          : [],
-      ),
-      ...view.openCalls().flatMap((call) =>
-        call.state === "asked"
-          ? []
-          : [
-              {
-                call: call.call,
-                kind: call.state === "client" ? ("gate" as const) : ("tool" as const),
-                label: call.tool,
-                start: Date.parse(call.time),
-              },
-            ],
-      ),
-      ...view.openGates().map((gate) => ({
-        call: gate.gate,
-        kind: "gate" as const,
-        label: gate.tool ?? "asks",
-        start: Date.parse(gate.time),
-      })),
-    ],
-  };
+  const open: LiveFacts["open"] = [];
+  const add = (call: string, kind: BarKind, label: string, time: string) =>
+    open.push({ call, kind, label, start: Date.parse(time) });
+  for (const row of view.rows)
+    if (row.kind === "reply" && row.isStreaming) add(`m${row.turn}-${row.step}`, "model", `step ${row.step}`, row.time);
+  for (const call of view.openCalls())
+    if (call.state !== "asked") add(call.call, call.state === "client" ? "gate" : "tool", call.tool, call.time);
+  for (const gate of view.openGates()) add(gate.gate, "gate", gate.tool ?? "asks", gate.time);
+  return { workedMs: (call) => view.calls.get(call)?.durationMs, open };
 }
+
+/** The classes of bars, with what they mean. */
+const LEGEND = [
+  ["model", "model"],
+  ["tool", "tool"],
+  ["gate", "a person"],
+  ["waits", "waits for a worker"],
+] as const;
 
 type Line = { kind: "turn"; turn: TimelineTurn } | { kind: "bar"; bar: Bar };
 
@@ -117,18 +106,11 @@ export function Timeline({
   return (
     <div class="timeline">
       <div class="timeline-legend">
-        <span>
-          <i class="swatch bar-model" /> model
-        </span>
-        <span>
-          <i class="swatch bar-tool" /> tool
-        </span>
-        <span>
-          <i class="swatch bar-gate" /> a person
-        </span>
-        <span>
-          <i class="swatch bar-waits" /> waits for a worker
-        </span>
+        {LEGEND.map(([name, text]) => (
+          <span>
+            <i class={`swatch bar-${name}`} /> {text}
+          </span>
+        ))}
       </div>
       <div class="timeline-axis" aria-hidden="true">
         <span>{formatDuration(0)}</span>

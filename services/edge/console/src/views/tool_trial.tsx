@@ -4,19 +4,17 @@ import { useMemo, useState } from "preact/hooks";
 import { can } from "../core/caller.ts";
 import { rpc } from "../core/connection.ts";
 import { formatDuration, words } from "../core/format.ts";
-import { parseJson } from "../core/json.ts";
+import { parseObject } from "../core/json.ts";
 import type { FleetTool, TriedTool } from "../core/types.ts";
 import { Arguments } from "../ui/arguments.tsx";
-import { Badge, Button, Field } from "../ui/parts.tsx";
+import { Badge, Button, JsonField } from "../ui/parts.tsx";
 import { TextBlock } from "../ui/text.tsx";
 import { callTone } from "./conversation.tsx";
 
 export function ToolTrial({ tool }: { tool: FleetTool }) {
   const [source, setSource] = useState(() => JSON.stringify(example(tool.parameters), null, 2));
   const [tried, setTried] = useState<TriedTool | null>(null);
-  const parsed = useMemo(() => parseJson(source), [source]);
-  const isObject =
-    "value" in parsed && typeof parsed.value === "object" && parsed.value !== null && !Array.isArray(parsed.value);
+  const parsed = useMemo(() => parseObject(source), [source]);
   const needsApproval = tool.approval !== "never" || tool.effect !== "pure";
   const send = async (approved?: string) => {
     if (!("value" in parsed)) return;
@@ -29,31 +27,19 @@ export function ToolTrial({ tool }: { tool: FleetTool }) {
     return <p class="muted trial">A call of this tool needs an approval: your key needs the scope approve.</p>;
   return (
     <div class="trial">
-      <Field
+      <JsonField
         label="Arguments, as JSON"
-        hint={
-          "error" in parsed ? (
-            <span class="inline-error">{parsed.error}</span>
-          ) : isObject ? (
-            `The call belongs to no session, and takes at most 30 s. The audit log names you.`
-          ) : (
-            <span class="inline-error">This is not an object.</span>
-          )
-        }
-      >
-        <textarea
-          class="code-input"
-          rows={Math.min(16, Math.max(3, source.split("\n").length + 1))}
-          value={source}
-          spellcheck={false}
-          onInput={(event) => {
-            setSource(event.currentTarget.value);
-            setTried(null);
-          }}
-        />
-      </Field>
+        hint="The call belongs to no session, and takes at most 30 s. The audit log names you."
+        error={"error" in parsed ? parsed.error : undefined}
+        rows={[3, 16]}
+        value={source}
+        onChange={(value) => {
+          setSource(value);
+          setTried(null);
+        }}
+      />
       {!isWaiting && (
-        <Button kind="primary" icon="start" isDisabled={!isObject} onClick={() => send()}>
+        <Button kind="primary" icon="start" isDisabled={"error" in parsed} onClick={() => send()}>
           {needsApproval ? "Show what would run" : "Run it"}
         </Button>
       )}
