@@ -77,6 +77,10 @@ export function words(identifier: string): string {
   return identifier.replaceAll("_", " ");
 }
 
+export function firstLine(text: string): string {
+  return text.trimStart().split("\n", 1)[0] ?? "";
+}
+
 export function plural(count: number, noun: string): string {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }

@@ -113,14 +113,10 @@ export class RpcClient {
    * promise; another one fails with `disconnected`.
    */
   call<T>(method: string, params: Record<string, unknown> = {}, isRepeatable = true): Promise<T> {
-    return this.callText(method, JSON.stringify(params), isRepeatable) as Promise<T>;
-  }
-
-  private callText(method: string, params: string, isRepeatable: boolean): Promise<unknown> {
     const id = this.nextId++;
-    const frame = `{"jsonrpc":"2.0","id":${id},"method":${JSON.stringify(method)},"params":${params}}`;
-    return new Promise((resolve, reject) => {
-      const request = { frame, isRepeatable, isSent: false, deadline: 0, resolve, reject };
+    const frame = JSON.stringify({ jsonrpc: "2.0", id, method, params });
+    return new Promise<T>((resolve, reject) => {
+      const request: Pending = { frame, isRepeatable, isSent: false, deadline: 0, resolve, reject };
       this.pending.set(id, request);
       this.sendRequest(request);
     });

@@ -173,6 +173,26 @@ export function PageHead({
   );
 }
 
+/** A card under its title. */
+export function Section({
+  title,
+  label,
+  class: more = "",
+  children,
+}: {
+  title: string;
+  label?: string;
+  class?: string;
+  children: ComponentChildren;
+}) {
+  return (
+    <section class="section" aria-label={label}>
+      <h2>{title}</h2>
+      <div class={`card ${more}`}>{children}</div>
+    </section>
+  );
+}
+
 interface TabsProps<T extends string> {
   tabs: { id: T; text: string; count?: number }[];
   current: T;

@@ -81,19 +81,11 @@ function Side({ id, view }: { id: string; view: SessionView; rev: number }) {
 function PairView({ pair }: { pair: Pair }) {
   const { left, right } = pair;
   const [one, other] = [left?.reply?.text ?? "", right?.reply?.text ?? ""];
+  const differs = left === undefined ? "only right" : right === undefined ? "only left" : "differs";
   return (
     <section class="compare-step" aria-label={`Step ${pair.key}`}>
       <h3>
-        Step {pair.key}{" "}
-        {pair.isSame ? (
-          <Badge tone="calm">the same</Badge>
-        ) : left === undefined ? (
-          <Badge tone="wait">only right</Badge>
-        ) : right === undefined ? (
-          <Badge tone="wait">only left</Badge>
-        ) : (
-          <Badge tone="wait">differs</Badge>
-        )}
+        Step {pair.key} <Badge tone={pair.isSame ? "calm" : "wait"}>{pair.isSame ? "the same" : differs}</Badge>
       </h3>
       {!pair.isSame && left !== undefined && right !== undefined && one !== other && (
         <div class="compare-wide">

@@ -117,11 +117,7 @@ export function Composer({ id, view, onFork }: { id: string; view: SessionView; 
     >
       {waiting.map((message) => (
         <p class={message.error ? "outgoing inline-error" : "outgoing muted"}>
-          {message.error
-            ? `Not sent: ${message.error}`
-            : view.phase === "running" || view.phase === "paused"
-              ? "Waits: "
-              : "Sending: "}
+          {message.error ? `Not sent: ${message.error}` : isBusy ? "Waits: " : "Sending: "}
           <Visible text={message.text.slice(0, 200)} isProse />
           {message.images.length > 0 && ` (${plural(message.images.length, "image")})`}
           {message.error && (

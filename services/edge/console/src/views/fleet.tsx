@@ -4,7 +4,7 @@ import { isForbidden } from "../core/connection.ts";
 import { formatBytes, formatCount, formatDuration, plural } from "../core/format.ts";
 import { usePoll } from "../core/poll.ts";
 import type { FleetStatus, Replica } from "../core/types.ts";
-import { Age, Badge, Empty, Meter, PageHead, Problem } from "../ui/parts.tsx";
+import { Age, Badge, Empty, Meter, PageHead, Problem, Section } from "../ui/parts.tsx";
 import { Table } from "../ui/table.tsx";
 import { Visible } from "../ui/text.tsx";
 
@@ -30,66 +30,57 @@ export function FleetView() {
       {data === undefined && !error && <p class="muted">Asking the processes of the fleet …</p>}
       {data && (
         <>
-          <section class="section">
-            <h2>Replicas</h2>
-            <div class="card table-scroll">
+          <Section title="Replicas" class="table-scroll">
+            <Table
+              rows={data.replicas}
+              columns={[
+                { head: "Service", cell: (replica) => replica.service },
+                { head: "Replica", cell: (replica) => <code>{replica.replica}</code> },
+                { head: "State", cell: (replica) => <State replica={replica} /> },
+                {
+                  head: "Version",
+                  cellTitle: (replica) => replica.commit,
+                  cell: (replica) => (
+                    <>
+                      {replica.version}{" "}
+                      <span class="muted">
+                        {replica.commit.slice(0, 8)}, fold {replica.fold}
+                      </span>
+                    </>
+                  ),
+                },
+                { head: "Up", cell: (replica) => <Age at={replica.started} /> },
+                { head: "Work", cell: (replica) => <Work replica={replica} /> },
+              ]}
+            />
+          </Section>
+          <div class="columns">
+            <Section title="Queues" class="table-scroll">
               <Table
-                rows={data.replicas}
+                rows={data.queues}
                 columns={[
-                  { head: "Service", cell: (replica) => replica.service },
-                  { head: "Replica", cell: (replica) => <code>{replica.replica}</code> },
-                  { head: "State", cell: (replica) => <State replica={replica} /> },
+                  { head: "Queue", cell: (queue) => queue.queue },
+                  { head: "Waiting", isNumber: true, cell: (queue) => formatCount(queue.waiting) },
+                  { head: "Held", isNumber: true, cell: (queue) => formatCount(queue.held) },
+                  { head: "Workers asking", isNumber: true, cell: (queue) => queue.pullers ?? "–" },
                   {
-                    head: "Version",
-                    cellTitle: (replica) => replica.commit,
-                    cell: (replica) => (
-                      <>
-                        {replica.version}{" "}
-                        <span class="muted">
-                          {replica.commit.slice(0, 8)}, fold {replica.fold}
-                        </span>
-                      </>
-                    ),
+                    head: "Oldest",
+                    isNumber: true,
+                    cell: ({ oldest_ms }) => (oldest_ms === undefined ? "–" : formatDuration(oldest_ms)),
                   },
-                  { head: "Up", cell: (replica) => <Age at={replica.started} /> },
-                  { head: "Work", cell: (replica) => <Work replica={replica} /> },
                 ]}
               />
-            </div>
-          </section>
-          <div class="columns">
-            <section class="section">
-              <h2>Queues</h2>
-              <div class="card table-scroll">
-                <Table
-                  rows={data.queues}
-                  columns={[
-                    { head: "Queue", cell: (queue) => queue.queue },
-                    { head: "Waiting", isNumber: true, cell: (queue) => formatCount(queue.waiting) },
-                    { head: "Held", isNumber: true, cell: (queue) => formatCount(queue.held) },
-                    { head: "Workers asking", isNumber: true, cell: (queue) => queue.pullers ?? "–" },
-                    {
-                      head: "Oldest",
-                      isNumber: true,
-                      cell: ({ oldest_ms }) => (oldest_ms === undefined ? "–" : formatDuration(oldest_ms)),
-                    },
-                  ]}
-                />
-              </div>
-            </section>
-            <section class="section">
-              <h2>Storage</h2>
-              <div class="card table-scroll">
-                <Table
-                  rows={data.storage}
-                  columns={[
-                    { head: "Stream or store", cell: (store) => <code>{store.name}</code> },
-                    { head: "Messages", isNumber: true, cell: (store) => formatCount(store.messages) },
-                    { head: "Size", isNumber: true, cell: (store) => formatBytes(store.bytes) },
-                  ]}
-                />
-              </div>
-            </section>
+            </Section>
+            <Section title="Storage" class="table-scroll">
+              <Table
+                rows={data.storage}
+                columns={[
+                  { head: "Stream or store", cell: (store) => <code>{store.name}</code> },
+                  { head: "Messages", isNumber: true, cell: (store) => formatCount(store.messages) },
+                  { head: "Size", isNumber: true, cell: (store) => formatBytes(store.bytes) },
+                ]}
+              />
+            </Section>
           </div>
         </>
       )}

@@ -20,7 +20,7 @@ import type {
   StatsList,
 } from "../core/types.ts";
 import { Range, Shares, TimeBars } from "../ui/chart.tsx";
-import { Age, Badge, Empty, gateVerb, isFailure, Meter, PageHead, phaseOf, Problem } from "../ui/parts.tsx";
+import { Age, Badge, Empty, gateVerb, isFailure, Meter, PageHead, phaseOf, Problem, Section } from "../ui/parts.tsx";
 import { percentileColumns, Table } from "../ui/table.tsx";
 import { Visible } from "../ui/text.tsx";
 import { Source } from "./conversation.tsx";
@@ -116,66 +116,45 @@ export function OverviewView() {
       <Attention gates={open} budgets={budgets.data?.budgets ?? []} fleet={fleet.data} />
       {hasSessions && (
         <div class="charts">
-          <section class="section" aria-label="Spend">
-            <h2>Spend</h2>
-            <div class="card pad">
-              <Spend intervals={stats.data?.intervals ?? []} range={range} />
-            </div>
-          </section>
-          <section class="section" aria-label="Sessions by time">
-            <h2>Sessions</h2>
-            <div class="card pad">
-              <Started intervals={stats.data?.intervals ?? []} range={range} />
-            </div>
-          </section>
-          <section class="section" aria-label="Decisions">
-            <h2>What decided after each reply</h2>
-            <div class="card pad">
-              <DecisionShares stats={lines} />
-              <h3>How turns ended</h3>
-              <EndShares stats={lines} />
-            </div>
-          </section>
-          <section class="section" aria-label="Latency">
-            <h2>Time of calls</h2>
-            <div class="card pad">
-              <Latency />
-            </div>
-          </section>
+          <Section title="Spend" label="Spend" class="pad">
+            <Spend intervals={stats.data?.intervals ?? []} range={range} />
+          </Section>
+          <Section title="Sessions" label="Sessions by time" class="pad">
+            <Started intervals={stats.data?.intervals ?? []} range={range} />
+          </Section>
+          <Section title="What decided after each reply" label="Decisions" class="pad">
+            <DecisionShares stats={lines} />
+            <h3>How turns ended</h3>
+            <EndShares stats={lines} />
+          </Section>
+          <Section title="Time of calls" label="Latency" class="pad">
+            <Latency />
+          </Section>
         </div>
       )}
       <div class="columns">
         <SessionsCard title="Running" sessions={running} none="Nothing runs." />
         <SessionsCard title="Failed last" sessions={failed.data?.sessions ?? []} none="No turn failed." />
-        <section class="section">
-          <h2>Agents and models</h2>
-          <div class="card table-scroll">
-            {lines.length > 0 ? <StatsTable stats={lines} /> : <p class="pad muted">No turns yet.</p>}
-          </div>
-        </section>
+        <Section title="Agents and models" class="table-scroll">
+          {lines.length > 0 ? <StatsTable stats={lines} /> : <p class="pad muted">No turns yet.</p>}
+        </Section>
         {can("budgets.list") && (
-          <section class="section">
-            <h2>Budgets</h2>
-            <div class="card">
-              {budgets.data?.budgets.length ? (
-                budgets.data.budgets.map((budget) => <BudgetLine budget={budget} />)
-              ) : (
-                <p class="pad muted">{budgets.error ? "They cannot be read now." : "No budget is configured."}</p>
-              )}
-            </div>
-          </section>
+          <Section title="Budgets">
+            {budgets.data?.budgets.length ? (
+              budgets.data.budgets.map((budget) => <BudgetLine budget={budget} />)
+            ) : (
+              <p class="pad muted">{budgets.error ? "They cannot be read now." : "No budget is configured."}</p>
+            )}
+          </Section>
         )}
         {can("fleet.status") && !isForbidden(fleet.error) && (
-          <section class="section">
-            <h2>Health</h2>
-            <div class="card">
-              {fleet.data ? (
-                <Health fleet={fleet.data} />
-              ) : (
-                <p class="pad muted">{fleet.error ? fleet.error.message : "Asking the fleet …"}</p>
-              )}
-            </div>
-          </section>
+          <Section title="Health">
+            {fleet.data ? (
+              <Health fleet={fleet.data} />
+            ) : (
+              <p class="pad muted">{fleet.error ? fleet.error.message : "Asking the fleet …"}</p>
+            )}
+          </Section>
         )}
       </div>
       {!hasSessions && (
@@ -204,57 +183,54 @@ function Attention({
   const letters = fleet?.dead_letters ?? 0;
   const isQuiet = gates.length === 0 && spent.length === 0 && letters === 0;
   return (
-    <section class="section" aria-label="Needs a person now">
-      <h2>Needs a person now</h2>
-      <div class="card">
-        {isQuiet ? (
-          <p class="pad muted">Nothing. Nobody waits for you.</p>
-        ) : (
-          <ul class="rows">
-            {gates.slice(0, LISTED_MAX).map((gate) => (
-              <li>
-                <Badge tone="wait">{gateVerb(gate.kind)}</Badge>
-                <a class="grow" href={links.inbox()}>
-                  {gate.tool ?? ""}{" "}
-                  <span class="muted">
-                    <Visible text={gate.title.slice(0, 100)} isProse />
-                  </span>
-                </a>
+    <Section title="Needs a person now" label="Needs a person now">
+      {isQuiet ? (
+        <p class="pad muted">Nothing. Nobody waits for you.</p>
+      ) : (
+        <ul class="rows">
+          {gates.slice(0, LISTED_MAX).map((gate) => (
+            <li>
+              <Badge tone="wait">{gateVerb(gate.kind)}</Badge>
+              <a class="grow" href={links.inbox()}>
+                {gate.tool ?? ""}{" "}
                 <span class="muted">
-                  {gate.agent}, <Age at={gate.expires} /> left
+                  <Visible text={gate.title.slice(0, 100)} isProse />
                 </span>
-              </li>
-            ))}
-            {gates.length > LISTED_MAX && (
-              <li>
-                <a class="grow" href={links.inbox()}>
-                  {gates.length - LISTED_MAX} more
-                </a>
-              </li>
-            )}
-            {spent.map((budget) => (
-              <li>
-                <Badge tone="bad">budget</Badge>
-                <span class="grow">
-                  {Math.round(shareOf(budget) * 100)} % of <code>{budget.budget}</code> are spent
-                </span>
-                <span class="muted">
-                  ends in <Age at={budget.ends} />
-                </span>
-              </li>
-            ))}
-            {letters > 0 && (
-              <li>
-                <Badge tone="bad">dead letters</Badge>
-                <a class="grow" href={links.view("dead")}>
-                  {plural(letters, "message")} that were given up
-                </a>
-              </li>
-            )}
-          </ul>
-        )}
-      </div>
-    </section>
+              </a>
+              <span class="muted">
+                {gate.agent}, <Age at={gate.expires} /> left
+              </span>
+            </li>
+          ))}
+          {gates.length > LISTED_MAX && (
+            <li>
+              <a class="grow" href={links.inbox()}>
+                {gates.length - LISTED_MAX} more
+              </a>
+            </li>
+          )}
+          {spent.map((budget) => (
+            <li>
+              <Badge tone="bad">budget</Badge>
+              <span class="grow">
+                {Math.round(shareOf(budget) * 100)} % of <code>{budget.budget}</code> are spent
+              </span>
+              <span class="muted">
+                ends in <Age at={budget.ends} />
+              </span>
+            </li>
+          ))}
+          {letters > 0 && (
+            <li>
+              <Badge tone="bad">dead letters</Badge>
+              <a class="grow" href={links.view("dead")}>
+                {plural(letters, "message")} that were given up
+              </a>
+            </li>
+          )}
+        </ul>
+      )}
+    </Section>
   );
 }
 
@@ -282,31 +258,28 @@ function Tile({ name, value, href, tone }: { name: string; value: string; href?:
 
 function SessionsCard({ title, sessions, none }: { title: string; sessions: SessionSummary[]; none: string }) {
   return (
-    <section class="section">
-      <h2>{title}</h2>
-      <div class="card">
-        {sessions.length === 0 ? (
-          <p class="pad muted">{none}</p>
-        ) : (
-          <ul class="rows">
-            {sessions.slice(0, 6).map((session) => {
-              const phase = phaseOf(session);
-              return (
-                <li>
-                  <Badge tone={phase.tone}>{phase.text}</Badge>
-                  <a class="grow" href={links.session(session.session_id)}>
-                    <Visible text={session.title.slice(0, 100) || "(no message yet)"} isProse />
-                  </a>
-                  <span class="muted">
-                    <Age at={session.updated} />
-                  </span>
-                </li>
-              );
-            })}
-          </ul>
-        )}
-      </div>
-    </section>
+    <Section title={title}>
+      {sessions.length === 0 ? (
+        <p class="pad muted">{none}</p>
+      ) : (
+        <ul class="rows">
+          {sessions.slice(0, 6).map((session) => {
+            const phase = phaseOf(session);
+            return (
+              <li>
+                <Badge tone={phase.tone}>{phase.text}</Badge>
+                <a class="grow" href={links.session(session.session_id)}>
+                  <Visible text={session.title.slice(0, 100) || "(no message yet)"} isProse />
+                </a>
+                <span class="muted">
+                  <Age at={session.updated} />
+                </span>
+              </li>
+            );
+          })}
+        </ul>
+      )}
+    </Section>
   );
 }
 
@@ -372,10 +345,15 @@ function Started({ intervals, range }: { intervals: IntervalStats[]; range: Time
   );
 }
 
-function DecisionShares({ stats }: { stats: AgentStats[] }) {
+function sumByName(all: Record<string, number>[]): Map<string, number> {
   const counts = new Map<string, number>();
-  for (const line of stats)
-    for (const [source, count] of Object.entries(line.decisions)) counts.set(source, (counts.get(source) ?? 0) + count);
+  for (const [name, count] of all.flatMap((one) => Object.entries(one)))
+    counts.set(name, (counts.get(name) ?? 0) + count);
+  return counts;
+}
+
+function DecisionShares({ stats }: { stats: AgentStats[] }) {
+  const counts = sumByName(stats.map((line) => line.decisions));
   if (counts.size === 0) return <p class="muted">No turn has ended yet.</p>;
   return (
     <Shares
@@ -386,10 +364,7 @@ function DecisionShares({ stats }: { stats: AgentStats[] }) {
 }
 
 function EndShares({ stats }: { stats: AgentStats[] }) {
-  const counts = new Map<string, number>();
-  for (const line of stats)
-    for (const [reason, count] of Object.entries(line.stop_reasons))
-      counts.set(reason, (counts.get(reason) ?? 0) + count);
+  const counts = sumByName(stats.map((line) => line.stop_reasons));
   if (counts.size === 0) return null;
   return (
     <Shares

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { can } from "../core/caller.ts";
 import { command } from "../core/connection.ts";
 import { isMore, type ReplyRow, type SessionView as View, type UserRow } from "../core/fold.ts";
-import { formatCount, formatMoney, plural, shellQuote, shortId } from "../core/format.ts";
+import { firstLine, formatCount, formatMoney, plural, shellQuote, shortId } from "../core/format.ts";
 import { useKeys } from "../core/keys.ts";
 import { go, links, route, setQuery } from "../core/route.ts";
 import { useSession } from "../core/store.ts";
@@ -189,7 +189,7 @@ function SessionHead({
   const isEnded = view.phase === "ended";
   const state = stateOf(view);
   const first = view.rows.find((row) => row.kind === "user");
-  const title = first?.kind === "user" ? (first.text.trimStart().split("\n", 1)[0] ?? "").slice(0, 200) : "";
+  const title = first?.kind === "user" ? firstLine(first.text).slice(0, 200) : "";
   const send = (method: string) => command<CommandReply>(method, { session_id: id });
   const tokens = view.spent.usage.input + view.spent.usage.output;
   const copyCli = () => `ailoop watch ${shellQuote(id)}`;

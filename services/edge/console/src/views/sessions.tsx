@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { caller, can } from "../core/caller.ts";
 import { rpc } from "../core/connection.ts";
 import { isMore } from "../core/fold.ts";
-import { formatCount, formatMoney, plural, shortId, words } from "../core/format.ts";
+import { firstLine, formatCount, formatMoney, plural, shortId, words } from "../core/format.ts";
 import { useKeys } from "../core/keys.ts";
 import { usePoll } from "../core/poll.ts";
 import { go, links, route, setQuery } from "../core/route.ts";
@@ -315,8 +315,4 @@ function SessionRow({ session, isSelected, marked }: { session: SessionSummary; 
       </span>
     </div>
   );
-}
-
-function firstLine(text: string): string {
-  return text.trimStart().split("\n", 1)[0] ?? "";
 }

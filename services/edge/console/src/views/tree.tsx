@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { connection, rpc } from "../core/connection.ts";
 import { isMore, type SessionView } from "../core/fold.ts";
-import { formatCount, formatMoney, plural } from "../core/format.ts";
+import { firstLine, formatCount, formatMoney, plural } from "../core/format.ts";
 import { links } from "../core/route.ts";
 import type { SessionPage, SessionSummary } from "../core/types.ts";
 import { Age, Badge, Meter, phaseOf, Problem } from "../ui/parts.tsx";
@@ -176,5 +176,5 @@ function Branch({ node, current, most }: { node: Node; current: string; most: nu
 }
 
 function titleOf(session: SessionSummary): string {
-  return (session.title.trimStart().split("\n", 1)[0] ?? "").slice(0, 120) || session.session_id;
+  return firstLine(session.title).slice(0, 120) || session.session_id;
 }
