@@ -1,0 +1,1 @@
+import{a,b}from"./part-UJP4VTFL.js";import"./part-VUX5J734.js";import"./part-LUU4CVVD.js";import"./part-ROPOVQMS.js";import"./part-GZA7I2FR.js";import"./part-YMVTSCQ6.js";export{a as ReplyTest,b as ReplyTestDialog};

@@ -1,1 +1,0 @@
-import{a,b}from"./part-ARARH72G.js";import"./part-FYVYKPEJ.js";import"./part-G4P2NNUF.js";import"./part-RZTCVPH6.js";import"./part-2DCE27H3.js";import"./part-FBC56PAV.js";export{a as ReplyTest,b as ReplyTestDialog};

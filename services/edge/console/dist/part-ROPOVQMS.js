@@ -1,0 +1,1 @@
+import{k as n,q as o,t}from"./part-YMVTSCQ6.js";var l=n(null);function u(){o.subscribe(e=>{e.kind==="locked"&&(l.value=null),e.kind==="open"&&t.call("caller.get",{}).then(r=>{l.value=Array.isArray(r.methods)?r:null},()=>{l.value=null})})}function c(e){return l.value===null||l.value.methods.includes(e)}export{l as a,u as b,c};
