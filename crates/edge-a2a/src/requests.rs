@@ -13,7 +13,6 @@ use super::task_id::TaskId;
 #[serde(rename_all = "camelCase")]
 pub(super) struct SendParams {
     pub(super) message: UserMessage,
-    #[serde(default)]
     pub(super) configuration: Option<SendConfiguration>,
 }
 
@@ -21,13 +20,12 @@ pub(super) struct SendParams {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct UserMessage {
-    #[serde(default, alias = "message_id")]
+    #[serde(alias = "message_id")]
     pub(super) message_id: Option<String>,
-    #[serde(default, alias = "context_id")]
+    #[serde(alias = "context_id")]
     pub(super) context_id: Option<String>,
-    #[serde(default, alias = "task_id")]
+    #[serde(alias = "task_id")]
     pub(super) task_id: Option<String>,
-    #[serde(default)]
     pub(super) role: Option<String>,
     #[serde(default)]
     pub(super) parts: Vec<MessagePart>,
@@ -37,16 +35,12 @@ pub(super) struct UserMessage {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct MessagePart {
-    #[serde(default)]
     pub(super) text: Option<String>,
     /// Bytes of a file, in base64.
-    #[serde(default)]
     pub(super) raw: Option<String>,
-    #[serde(default)]
     pub(super) url: Option<String>,
-    #[serde(default)]
     pub(super) data: Option<Value>,
-    #[serde(default, alias = "media_type")]
+    #[serde(alias = "media_type")]
     pub(super) media_type: Option<String>,
 }
 
@@ -54,13 +48,13 @@ pub(super) struct MessagePart {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SendConfiguration {
-    #[serde(default, alias = "accepted_output_modes")]
+    #[serde(alias = "accepted_output_modes")]
     pub(super) accepted_output_modes: Option<Vec<String>>,
-    #[serde(default, alias = "task_push_notification_config")]
+    #[serde(alias = "task_push_notification_config")]
     pub(super) task_push_notification_config: Option<Value>,
-    #[serde(default, alias = "history_length")]
+    #[serde(alias = "history_length")]
     pub(super) history_length: Option<i64>,
-    #[serde(default, alias = "return_immediately")]
+    #[serde(alias = "return_immediately")]
     pub(super) return_immediately: Option<bool>,
 }
 
@@ -68,9 +62,8 @@ pub(super) struct SendConfiguration {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TaskParams {
-    #[serde(default)]
     pub(super) id: Option<String>,
-    #[serde(default, alias = "history_length")]
+    #[serde(alias = "history_length")]
     pub(super) history_length: Option<i64>,
 }
 

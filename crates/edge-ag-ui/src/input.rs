@@ -21,28 +21,20 @@ pub(super) struct RunInput {
     pub(super) thread_id: String,
     pub(super) run_id: String,
     /// Absent in clients before 1.0.
-    #[serde(default)]
     pub(super) protocol_version: Option<String>,
-    #[serde(default)]
     pub(super) parent_run_id: Option<String>,
-    #[serde(default)]
     pub(super) state: Option<Json>,
     /// Kept as they came, since a snapshot of the messages repeats them.
     pub(super) messages: Vec<Json>,
-    #[serde(default)]
     tools: Option<Vec<ToolEntry>>,
-    #[serde(default)]
     context: Option<Vec<ContextEntry>>,
-    #[serde(default)]
     resume: Option<Vec<ResumeEntry>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 struct ToolEntry {
     name: String,
-    #[serde(default)]
     description: Option<String>,
-    #[serde(default)]
     parameters: Option<Json>,
 }
 
@@ -55,17 +47,12 @@ struct ContextEntry {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct InputMessage {
-    #[serde(default)]
     id: Option<String>,
     role: String,
     /// An activity has an object, which no agent reads.
-    #[serde(default)]
     content: Option<Json>,
-    #[serde(default)]
     tool_calls: Option<Vec<ToolCall>>,
-    #[serde(default)]
     tool_call_id: Option<String>,
-    #[serde(default)]
     error: Option<String>,
 }
 
@@ -81,9 +68,7 @@ enum InputContent {
 struct InputPart {
     #[serde(rename = "type")]
     kind: String,
-    #[serde(default)]
     text: Option<String>,
-    #[serde(default)]
     source: Option<PartSource>,
 }
 
@@ -93,7 +78,6 @@ struct PartSource {
     #[serde(rename = "type")]
     kind: String,
     value: String,
-    #[serde(default)]
     mime_type: Option<String>,
 }
 

@@ -32,7 +32,6 @@ pub(super) struct Interrupt {
 pub(super) struct ResumeEntry {
     interrupt_id: String,
     status: ResumeStatus,
-    #[serde(default)]
     payload: Option<Value>,
 }
 
@@ -47,13 +46,9 @@ enum ResumeStatus {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Payload {
-    #[serde(default)]
     approved: Option<bool>,
-    #[serde(default)]
     edited_args: Option<Value>,
-    #[serde(default)]
     note: Option<String>,
-    #[serde(default)]
     answer: Option<String>,
 }
 

@@ -13,7 +13,6 @@ pub(super) const WAIT_SECONDS_MAX: u64 = 50;
 #[serde(deny_unknown_fields)]
 pub(super) struct AgentArguments {
     pub(super) prompt: String,
-    #[serde(default)]
     pub(super) session_id: Option<SessionId>,
 }
 
@@ -21,7 +20,6 @@ pub(super) struct AgentArguments {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StartArguments {
-    #[serde(default)]
     pub(super) agent: Option<AgentId>,
     pub(super) prompt: String,
 }
@@ -43,9 +41,7 @@ pub(super) struct AnswerArguments {
     pub(super) gate: CallId,
     pub(super) arguments_sha256: String,
     pub(super) decision: AnswerDecision,
-    #[serde(default)]
     pub(super) content: Option<String>,
-    #[serde(default)]
     pub(super) note: Option<String>,
     #[serde(default = "yes")]
     pub(super) wait: bool,

@@ -17,15 +17,10 @@ use super::function::arguments_text;
 pub(super) struct ChatRequest {
     pub(super) model: String,
     messages: Vec<ChatMessage>,
-    #[serde(default)]
     pub(super) stream: Option<bool>,
-    #[serde(default)]
     stream_options: Option<StreamOptions>,
-    #[serde(default)]
     n: Option<u32>,
-    #[serde(default)]
     tools: Option<Vec<ToolEntry>>,
-    #[serde(default)]
     metadata: Option<Map<String, Value>>,
 }
 
@@ -33,16 +28,13 @@ pub(super) struct ChatRequest {
 struct ToolEntry {
     #[serde(rename = "type")]
     kind: String,
-    #[serde(default)]
     function: Option<FunctionEntry>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 struct FunctionEntry {
     name: String,
-    #[serde(default)]
     description: Option<String>,
-    #[serde(default)]
     parameters: Option<Value>,
 }
 
@@ -55,23 +47,17 @@ struct StreamOptions {
 #[derive(Debug, Clone, Deserialize)]
 struct ChatMessage {
     role: String,
-    #[serde(default)]
     content: Option<ChatContent>,
-    #[serde(default)]
     tool_calls: Option<Vec<ChatCall>>,
     /// The call of a reply, before there were `tool_calls`.
-    #[serde(default)]
     function_call: Option<ChatFunction>,
-    #[serde(default)]
     tool_call_id: Option<String>,
     /// The function of a result, before there were ids.
-    #[serde(default)]
     name: Option<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
 struct ChatCall {
-    #[serde(default)]
     id: Option<String>,
     #[serde(alias = "custom")]
     function: ChatFunction,

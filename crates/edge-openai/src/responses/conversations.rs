@@ -25,9 +25,7 @@ const TURNS_MAX: usize = 1_000;
 
 #[derive(Debug, Default, Deserialize)]
 struct NewConversation {
-    #[serde(default)]
     items: Option<Vec<Value>>,
-    #[serde(default)]
     metadata: Option<Map<String, Value>>,
 }
 

@@ -23,23 +23,14 @@ const ECHOED: &str = r#"{
 /// A request. Fields that an agent decides itself, such as `temperature`, are accepted and echoed.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct ResponseRequest {
-    #[serde(default)]
     pub(super) model: Option<String>,
-    #[serde(default)]
     input: Option<Input>,
-    #[serde(default)]
     instructions: Option<Value>,
-    #[serde(default)]
     previous_response_id: Option<String>,
-    #[serde(default)]
     conversation: Option<ConversationParam>,
-    #[serde(default)]
     pub(super) stream: Option<bool>,
-    #[serde(default)]
     background: Option<bool>,
-    #[serde(default)]
     store: Option<bool>,
-    #[serde(default)]
     tools: Option<Vec<ToolEntry>>,
 }
 
@@ -60,7 +51,6 @@ struct CallOutput {
 struct ApprovalResponse {
     approval_request_id: String,
     approve: bool,
-    #[serde(default)]
     reason: Option<String>,
 }
 
