@@ -17,7 +17,6 @@ mod requests;
 mod send;
 mod task;
 mod task_id;
-mod task_reader;
 mod task_stream;
 #[cfg(test)]
 mod task_tests;

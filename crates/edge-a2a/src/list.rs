@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use contract::commit::{Phase, SessionSummary};
-use contract::event::Event;
 use contract::limits::TRANSCRIPT_BYTES_MAX;
 use contract::{SessionId, Timestamp};
 use edge_core::access::ApiCaller;
@@ -15,13 +14,11 @@ use serde_json::{Value, json};
 use session_api::Method;
 
 use super::errors::A2aError;
-use super::loaded_task::{LoadedTask, message_of};
+use super::loaded_task::LoadedTask;
 use super::page_position::PagePosition;
 use super::requests::{ListTasksParams, parse_history_length};
 use super::send::choose_agent;
 use super::task::{AgentTask, TaskPhase};
-use super::task_id::TaskId;
-use super::task_reader::TaskReader;
 
 /// Tasks of a page: as many if the client says nothing, and at most so many.
 const PAGE_DEFAULT: usize = 50;
@@ -159,16 +156,13 @@ async fn list_turns(
 ) -> Result<Value, A2aError> {
     let _permit = api.acquire_permit(caller, RequestCost::Scan).await?;
     let commits = api.commits_from(session, 0).await?;
-    let has_message = |event: &Event| message_of(event).is_some();
-    let slots = commits.iter().filter(|(_, commit)| commit.events.iter().any(has_message)).map(|(slot, _)| *slot);
-    let mut readers: Vec<TaskReader> =
-        slots.map(|slot| TaskReader::new(TaskId { session: session.id().clone(), slot })).collect();
-    // Each commit is read by the tasks that have not ended.
+    let mut begun: Vec<LoadedTask> = Vec::new();
     for (slot, commit) in &commits {
-        let open = readers.iter_mut().filter(|reader| reader.task.id.slot <= *slot && !reader.task.phase().is_final());
-        open.for_each(|reader| reader.push(*slot, commit));
+        let open = begun.iter_mut().filter(|loaded| !loaded.task.phase().is_final());
+        open.for_each(|loaded| loaded.push(session.key(), *slot, commit));
+        begun.extend(LoadedTask::begin(session.key(), *slot, commit));
     }
-    let tasks = readers.into_iter().filter_map(LoadedTask::of).map(|loaded| loaded.task);
+    let tasks = begun.into_iter().filter(LoadedTask::is_task).map(|loaded| loaded.task);
     let selected = tasks.filter(|task| filter.selects(task.phase(), task.changed));
     let found = selected.map(|task| (PagePosition::new(task.changed, format!("{:020}", task.id.slot)), task));
     let (found, total, has_more) = filter.cut(found.collect());

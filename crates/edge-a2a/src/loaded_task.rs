@@ -1,26 +1,35 @@
-//! Finds a task in the log of its session.
+//! A task as the log of its session has it.
 
-use contract::CommandId;
+use std::collections::BTreeSet;
+
+use contract::command::{MessageMode, Verb};
 use contract::commit::Commit;
+use contract::event::{Event, InputKind, UserProcessed};
 use contract::limits::SLOTS_PER_PAGE;
+use contract::subject::SessionKey;
+use contract::{CommandId, Timestamp};
 use edge_core::access::ApiCaller;
 use edge_core::api::{ReachedSession, SessionApi};
 use edge_core::api_error::ApiError;
 use edge_core::fair_queue::RequestCost;
-use edge_core::turn::{BegunTurn, TurnStart};
+use edge_core::feed::viewer_event::with_views;
+use edge_core::turn::{BegunTurn, TurnFollower, TurnStart};
 
 use super::errors::A2aError;
+use super::message;
 use super::task::AgentTask;
 use super::task_id::TaskId;
-use super::task_reader::TaskReader;
 
-/// A task as the log has it.
+/// Task that is read from the log, commit by commit, from that of its message on.
 #[derive(Debug)]
 pub(super) struct LoadedTask {
     pub(super) task: AgentTask,
-    pub(super) message: CommandId,
-    /// Answers to gates and calls that the session has handled since the message.
-    pub(super) answers: std::collections::BTreeSet<CommandId>,
+    message: CommandId,
+    /// Whether a running turn reads the message, so that it may begin none.
+    is_steering: bool,
+    /// Answers to gates and calls that the session has handled since the message, by the id of their command.
+    pub(super) answers: BTreeSet<CommandId>,
+    follower: TurnFollower,
     /// The last `seq` of the log that the task includes.
     seq: u64,
 }
@@ -30,18 +39,20 @@ impl LoadedTask {
     pub(super) async fn load(api: &SessionApi, caller: &ApiCaller, id: &TaskId) -> Result<Self, A2aError> {
         let session = api.reach(caller, &id.session).await?;
         let _permit = api.acquire_permit(caller, RequestCost::Read).await?;
-        let end = api.last_slot(&session).await?.filter(|end| *end >= id.slot);
-        let Some(end) = end else { return Err(A2aError::task_not_found(id)) };
-        let mut reader = TaskReader::new(id.clone());
-        for page in id.slot / SLOTS_PER_PAGE..=end / SLOTS_PER_PAGE {
-            let last = ((page + 1) * SLOTS_PER_PAGE - 1).min(end);
-            let commits = api.page_until(&session, last).await?;
-            read(&mut reader, &commits);
-            if !reader.has_message() || reader.task.phase().is_final() {
+        let not_found = || A2aError::task_not_found(id);
+        let end = api.last_slot(&session).await?.filter(|end| *end >= id.slot).ok_or_else(not_found)?;
+        let first_page = id.slot / SLOTS_PER_PAGE;
+        let commits = api.page_until(&session, end_of_page(first_page).min(end)).await?;
+        let mut loaded = Self::read(session.key(), id.slot, &commits).ok_or_else(not_found)?;
+        for page in first_page + 1..=end / SLOTS_PER_PAGE {
+            if loaded.task.phase().is_final() {
                 break;
             }
+            for (slot, commit) in api.page_until(&session, end_of_page(page).min(end)).await? {
+                loaded.push(session.key(), slot, &commit);
+            }
         }
-        Self::of(reader).ok_or_else(|| A2aError::task_not_found(id))
+        Some(loaded).filter(Self::is_task).ok_or_else(not_found)
     }
 
     /// Loads the task of the last turn of a session; `None` if its log has none any more.
@@ -49,24 +60,84 @@ impl LoadedTask {
         let Some(end) = api.last_slot(session).await? else { return Ok(None) };
         let mut commits: Vec<(u64, Commit)> = Vec::new();
         for page in (0..=end / SLOTS_PER_PAGE).rev() {
-            let last = ((page + 1) * SLOTS_PER_PAGE - 1).min(end);
-            let mut earlier = api.page_until(session, last).await?;
+            let mut earlier = api.page_until(session, end_of_page(page).min(end)).await?;
             earlier.append(&mut commits);
             commits = earlier;
             if let Some(slot) = find_newest(&commits) {
-                let mut reader = TaskReader::new(TaskId { session: session.id().clone(), slot });
-                read(&mut reader, &commits);
-                return Ok(Self::of(reader));
+                return Ok(Self::read(session.key(), slot, &commits).filter(Self::is_task));
             }
         }
         Ok(None)
     }
 
-    /// Makes the task that a reader has read; `None` if there is none.
-    pub(super) fn of(reader: TaskReader) -> Option<Self> {
-        let message = reader.message()?.clone();
-        let TaskReader { task, answers, seq, .. } = reader;
-        Some(Self { task, message, answers, seq })
+    /// Reads the task of a slot as far as it is in these commits; `None` if they have no message in the slot.
+    pub(super) fn read(session: &SessionKey, slot: u64, commits: &[(u64, Commit)]) -> Option<Self> {
+        let mut rest = commits.iter().skip_while(|(at, _)| *at < slot);
+        let (_, first) = rest.next().filter(|(at, _)| *at == slot)?;
+        let mut loaded = Self::begin(session, slot, first)?;
+        rest.for_each(|(at, commit)| loaded.push(session, *at, commit));
+        Some(loaded)
+    }
+
+    /// Begins with the commit that brings the message of the task; `None` if it brings none.
+    pub(super) fn begin(session: &SessionKey, slot: u64, commit: &Commit) -> Option<Self> {
+        let message = commit.events.iter().find_map(message_of)?;
+        let id = TaskId { session: session.session.clone(), slot };
+        let mut task = AgentTask::new(id, commit.meta.time);
+        task.remember(message::of_user(&task.id, message));
+        let mut begun = Self {
+            task,
+            message: message.message_id.clone(),
+            is_steering: steers(message.mode),
+            answers: BTreeSet::new(),
+            follower: TurnFollower::default(),
+            seq: 0,
+        };
+        begun.push(session, slot, commit);
+        Some(begun)
+    }
+
+    /// Takes the next commit of the log.
+    pub(super) fn push(&mut self, session: &SessionKey, slot: u64, commit: &Commit) {
+        self.seq = commit.last_seq();
+        let time = commit.meta.time;
+        for (event, view) in with_views(session, slot, commit) {
+            self.note(event, time);
+            // The session may also end before the turn begins.
+            let is_of_task = self.task.is_started || matches!(event, Event::SessionEnded(_));
+            if let Some(view) = view.filter(|_| is_of_task) {
+                for part in self.follower.push(&view) {
+                    self.task.push(part, time);
+                }
+            }
+        }
+    }
+
+    /// Notes what an event says about the messages of the task and the answers to it.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "most events say nothing about a task")]
+    fn note(&mut self, event: &Event, time: Timestamp) {
+        match event {
+            Event::UserProcessed(message) if self.task.is_started && steers(message.mode) => {
+                self.task.remember(message::of_user(&self.task.id, message));
+            }
+            Event::TurnStarted(started) | Event::PrivateTurnStarted(started)
+                if !self.task.is_started && started.messages.contains(&self.message) =>
+            {
+                self.task.is_started = true;
+                self.task.changed = time;
+            }
+            Event::InputHandled(handled)
+                if [Verb::Answer, Verb::AnswerToolCall].map(InputKind::Control).contains(&handled.input.kind) =>
+            {
+                self.answers.insert(handled.input.id.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether the message is a task by itself, and does not belong to the turn of another one.
+    pub(super) fn is_task(&self) -> bool {
+        !self.is_steering || self.task.is_started
     }
 
     /// Returns where the rest of the turn is to be followed from.
@@ -78,35 +149,26 @@ impl LoadedTask {
     }
 }
 
-/// Reads the commits from that of the message on.
-fn read(reader: &mut TaskReader, commits: &[(u64, Commit)]) {
-    let from = reader.task.id.slot;
-    for (slot, commit) in commits.iter().filter(|(slot, _)| *slot >= from) {
-        reader.push(*slot, commit);
-    }
+fn end_of_page(page: u64) -> u64 {
+    (page + 1) * SLOTS_PER_PAGE - 1
 }
 
 /// Finds the slot of the first message of the last turn.
 fn find_newest(commits: &[(u64, Commit)]) -> Option<u64> {
-    let message = commits.iter().rev().find_map(|(_, commit)| {
-        commit.events.iter().rev().find_map(|event| match started_by(event) {
-            [] => None,
-            [message, ..] => Some(message),
-        })
-    })?;
-    let brings = |commit: &Commit| commit.events.iter().any(|event| message_of(event) == Some(message));
-    commits.iter().find(|(_, commit)| brings(commit)).map(|(slot, _)| *slot)
+    let events = commits.iter().rev().flat_map(|(_, commit)| commit.events.iter().rev());
+    let mut started = events.filter_map(Event::turn_started);
+    let message = started.find_map(|started| started.messages.first())?;
+    let is_brought = |commit: &Commit| commit.events.iter().filter_map(message_of).any(|it| it.message_id == *message);
+    commits.iter().find(|(_, commit)| is_brought(commit)).map(|(slot, _)| *slot)
 }
 
-fn started_by(event: &contract::event::Event) -> &[CommandId] {
-    event.turn_started().map_or(&[], |started| &started.messages)
+fn message_of(event: &Event) -> Option<&UserProcessed> {
+    if let Event::UserProcessed(message) = event { Some(message) } else { None }
 }
 
-/// Returns the id of the message that an event brings.
-#[allow(clippy::wildcard_enum_match_arm, reason = "one event counts")]
-pub(super) fn message_of(event: &contract::event::Event) -> Option<&CommandId> {
-    match event {
-        contract::event::Event::UserProcessed(message) => Some(&message.message_id),
-        _ => None,
+const fn steers(mode: MessageMode) -> bool {
+    match mode {
+        MessageMode::Steer | MessageMode::Interrupt => true,
+        MessageMode::Queue => false,
     }
 }

@@ -8,13 +8,13 @@ use contract::event::{
 use contract::model::{Content, FinishReason};
 use contract::settings::OnExpiry;
 use contract::spent::Spent;
-use contract::{CallId, CommandId, ErrorCode, Timestamp};
+use contract::subject::SessionKey;
+use contract::{CallId, CommandId, ErrorCode, SessionId, TenantId, Timestamp};
 use edge_core::turn::{TurnOutcome, TurnPart, TurnStart};
 use serde_json::{Value, json};
 
 use super::loaded_task::LoadedTask;
 use super::task::{AgentTask, TaskPhase, TaskUpdate};
-use super::task_reader::TaskReader;
 
 fn reply(turn: u32, step: u32, text: &str) -> AiFullReceived {
     AiFullReceived {
@@ -167,8 +167,7 @@ fn completed(turn: u32) -> Event {
 
 /// Reads the task of a slot from commits with these events, one commit for each slot.
 fn read(slot: u64, commits: &[Vec<Event>]) -> Option<LoadedTask> {
-    let mut reader = TaskReader::new(format!("s.{slot}").parse().unwrap());
-    for (slot, events) in (slot..).zip(&commits[usize::try_from(slot).unwrap()..]) {
+    let commit = |(slot, events): (u64, &Vec<Event>)| {
         let meta = CommitMeta {
             v: VERSION,
             commit: format!("c{slot}"),
@@ -185,9 +184,11 @@ fn read(slot: u64, commits: &[Vec<Event>]) -> Option<LoadedTask> {
             log_start: None,
             moved: None,
         };
-        reader.push(slot, &Commit { meta, snapshot: None, transcript: None, events: events.clone() });
-    }
-    LoadedTask::of(reader)
+        (slot, Commit { meta, snapshot: None, transcript: None, events: events.clone() })
+    };
+    let session = SessionKey { tenant: TenantId::default(), session: SessionId::new("s").unwrap() };
+    let commits: Vec<_> = (0..).zip(commits).map(commit).collect();
+    LoadedTask::read(&session, slot, &commits).filter(LoadedTask::is_task)
 }
 
 #[test]

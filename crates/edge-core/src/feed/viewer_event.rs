@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use contract::commit::Commit;
-use contract::event::{ContinuationProgress, Envelope, Topic};
+use contract::event::{ContinuationProgress, Envelope, Event, Topic};
 use contract::model::{Channel, Chunk, ReplySnapshot, parse_attempt};
 use contract::progress::ProgressParams;
 use contract::subject::SessionKey;
@@ -203,8 +203,20 @@ pub fn format_notification<T: Serialize>(method: &str, params: &T) -> String {
     serde_json::to_string(&Notification { jsonrpc: "2.0", method, params }).unwrap_or_default()
 }
 
+/// Lists the events of a commit, in order, each with what viewers get of it.
+pub fn with_views<'a>(
+    key: &SessionKey,
+    slot: u64,
+    commit: &'a Commit,
+) -> impl Iterator<Item = (&'a Event, Option<ViewerEvent>)> + use<'a> {
+    let mut envelopes = commit.envelopes(key, slot).into_iter();
+    commit.events.iter().map(move |event| {
+        let public = event.topic().and_then(|_| envelopes.next());
+        (event, public.and_then(|(topic, envelope)| ViewerEvent::from_envelope(topic, envelope)))
+    })
+}
+
 /// Lists the public events of a commit, in order.
 pub fn events_of_commit(key: &SessionKey, slot: u64, commit: &Commit) -> Vec<Arc<ViewerEvent>> {
-    let envelopes = commit.envelopes(key, slot).into_iter();
-    envelopes.filter_map(|(topic, envelope)| ViewerEvent::from_envelope(topic, envelope).map(Arc::new)).collect()
+    with_views(key, slot, commit).filter_map(|(_, view)| view.map(Arc::new)).collect()
 }

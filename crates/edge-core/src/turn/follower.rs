@@ -96,21 +96,22 @@ struct StepReply {
 }
 
 impl TurnFollower {
-    /// Takes the next event, and adds the parts that follow from it. Events after the end of the turn are left out.
+    /// Takes the next event, and returns the parts that follow from it. Events after the end of the turn have none.
     #[allow(clippy::wildcard_enum_match_arm, reason = "a reader names the topics that it reads")]
-    pub fn push(&mut self, event: &ViewerEvent, parts: &mut Vec<TurnPart>) {
+    pub fn push(&mut self, event: &ViewerEvent) -> Vec<TurnPart> {
+        let mut parts = Vec::new();
         if self.is_over {
-            return;
+            return parts;
         }
         match event.topic {
             Topic::AiChunkReceived => {
                 if let (EventRole::Chunk(position), Some(chunk)) = (event.role, read::<Chunk>(event)) {
-                    self.push_chunk(position.attempt, &chunk, parts);
+                    self.push_chunk(position.attempt, &chunk, &mut parts);
                 }
             }
             Topic::AiFullReceived => {
                 if let Some(reply) = read::<AiFullReceived>(event) {
-                    self.push_reply(reply, parts);
+                    self.push_reply(reply, &mut parts);
                 }
             }
             Topic::ToolCallIdentified => parts.extend(read(event).map(|call| TurnPart::Call(Box::new(call)))),
@@ -124,7 +125,7 @@ impl TurnFollower {
             Topic::TurnCompleted => {
                 if let Some(completed) = read::<TurnCompleted>(event) {
                     let TurnCompleted { turn, stop_reason, final_response, spent, .. } = completed;
-                    self.end(TurnOutcome { turn, stop_reason, final_response, spent, error: None }, parts);
+                    self.end(TurnOutcome { turn, stop_reason, final_response, spent, error: None }, &mut parts);
                 }
             }
             // A session that ends in a turn, or before its first one.
@@ -135,11 +136,12 @@ impl TurnFollower {
                     None => (None, String::new(), Spent::default()),
                 };
                 let stop_reason = stop_reason.unwrap_or(StopReason::Stopped);
-                self.end(TurnOutcome { turn: 0, stop_reason, final_response, spent, error: None }, parts);
+                self.end(TurnOutcome { turn: 0, stop_reason, final_response, spent, error: None }, &mut parts);
             }
             Topic::ToolCallWaiting => parts.extend(read(event).map(|call| TurnPart::ClientCall(Box::new(call)))),
             _ => {}
         }
+        parts
     }
 
     fn push_chunk(&mut self, attempt: (u32, u32), chunk: &Chunk, parts: &mut Vec<TurnPart>) {

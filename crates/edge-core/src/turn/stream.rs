@@ -80,10 +80,8 @@ impl TurnStream {
                 continue;
             }
             self.waiting = None;
-            let mut parts = Vec::new();
             self.time = event.envelope.time;
-            self.follower.push(&event, &mut parts);
-            self.parts.extend(parts);
+            self.parts.extend(self.follower.push(&event));
         }
     }
 }

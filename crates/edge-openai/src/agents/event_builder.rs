@@ -84,10 +84,7 @@ impl EventBuilder {
             EventRole::Chunk(position) => self.reach_turn(position.turn, time),
             EventRole::Plain | EventRole::Transient | EventRole::SessionEnd => {}
         }
-        let mut parts = Vec::new();
-        if let Some(turn) = &mut self.turn {
-            turn.follower.push(event, &mut parts);
-        }
+        let parts = self.turn.as_mut().map(|turn| turn.follower.push(event)).unwrap_or_default();
         for part in parts {
             self.push_part(part, time);
         }

@@ -94,10 +94,7 @@ pub(super) fn replay_commits(id: &ResponseId, stored: &StoredResponse, commits: 
         if *slot <= id.slot || !has_begun {
             continue;
         }
-        let mut parts = Vec::new();
-        for event in events_of_commit(key, *slot, commit) {
-            follower.push(&event, &mut parts);
-        }
+        let parts = events_of_commit(key, *slot, commit).into_iter().flat_map(|event| follower.push(&event));
         for part in parts {
             if let TurnPart::ReplyEnd { reply, .. } = &part {
                 turn = turn.or(Some(reply.turn));
