@@ -8,14 +8,12 @@ use contract::ErrorCode;
 use edge_core::client_request::{authenticate, read_body};
 use edge_core::http_error::add_headers;
 use edge_core::{params, request_trace};
-use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::card_routes::CardState;
 use super::errors::{A2aError, A2aErrorKind, traced};
 use super::operation::{AgentOperation, OperationReply};
 use super::path::{PathTarget, parse_path};
-use super::requests::TaskParams;
 use super::task_stream::StreamFrame;
 use super::version::check_version;
 
@@ -46,35 +44,29 @@ async fn answer(state: &CardState, path: &str, request: Request) -> Result<Opera
         return Err(A2aError::new(A2aErrorKind::MethodNotFound, ErrorCode::UnknownMethod, message));
     };
     let body = read_body(&state.http, body, &caller).await?;
-    let operation = to_operation(target, &parts, &body)?;
+    let operation = AgentOperation::parse(target.method, gather_params(target, &parts, &body)?)?;
     let address = state.address(&parts.headers)?;
     let (name, trace) = (operation.name(), request_trace::of_headers(&parts.headers));
     let performed = operation.perform(&state.http.api, &caller, agent.as_deref(), address);
     traced(name, trace, Box::pin(performed)).await
 }
 
-fn to_operation(target: PathTarget, parts: &Parts, body: &[u8]) -> Result<AgentOperation, A2aError> {
-    let task = |id| TaskParams { id: Some(id), history_length: None };
-    Ok(match target {
-        PathTarget::SendMessage => AgentOperation::Send(parse_body(body)?),
-        PathTarget::StreamMessage => AgentOperation::Stream(parse_body(body)?),
-        PathTarget::GetTask(id) => {
-            let TaskParams { history_length, .. } = params::parse_object(query_fields(parts))?;
-            AgentOperation::GetTask(TaskParams { history_length, ..task(id) })
-        }
-        PathTarget::ListTasks => AgentOperation::ListTasks(params::parse_object(query_fields(parts))?),
-        PathTarget::CancelTask(id) => AgentOperation::CancelTask(task(id)),
-        PathTarget::SubscribeToTask(id) => AgentOperation::SubscribeToTask(task(id)),
-        PathTarget::PushConfigs => AgentOperation::PushConfigs,
-        PathTarget::ExtendedCard => AgentOperation::ExtendedCard,
-    })
+/// Gathers the parameters of a method from where it has them: the body, the query, and the id of the task in the path.
+fn gather_params(target: PathTarget, parts: &Parts, body: &[u8]) -> Result<Map<String, Value>, A2aError> {
+    let mut fields = match target.method {
+        "SendMessage" | "SendStreamingMessage" => parse_body(body)?,
+        "GetTask" | "ListTasks" => query_fields(parts),
+        _ => Map::new(),
+    };
+    fields.extend(target.task.map(|id| ("id".to_owned(), Value::from(id))));
+    Ok(fields)
 }
 
-fn parse_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, A2aError> {
+fn parse_body(body: &[u8]) -> Result<Map<String, Value>, A2aError> {
     let text = std::str::from_utf8(body).map_err(|_| A2aError::invalid("the body is not UTF-8"))?;
     params::check_size("the body", text)?;
     match serde_json::from_str(text) {
-        Ok(Value::Object(fields)) => Ok(params::parse_object(fields)?),
+        Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Err(A2aError::invalid("the body must be a JSON object")),
         Err(error) => Err(A2aError::new(A2aErrorKind::Parse, ErrorCode::BadRequest, format!("not JSON: {error}"))),
     }

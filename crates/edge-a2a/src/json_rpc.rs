@@ -7,8 +7,7 @@ use edge_core::api_error::ApiError;
 use edge_core::client_request::{authenticate, read_body};
 use edge_core::http_error::add_headers;
 use edge_core::jsonrpc::{JsonRpcRequest, parse_frame};
-use edge_core::{params, request_trace};
-use serde::de::DeserializeOwned;
+use edge_core::request_trace;
 use serde_json::{Map, Value, json};
 
 use super::card_routes::CardState;
@@ -42,7 +41,7 @@ pub(super) async fn handle(State(state): State<CardState>, request: Request) -> 
     let performed = async {
         check_version(&parts.headers, parts.uri.query())?;
         let agent = take_agent(&request.params)?;
-        let operation = to_operation(&request.method, request.params)?;
+        let operation = AgentOperation::parse(&request.method, request.params)?;
         let (name, address) = (operation.name(), state.address(&parts.headers)?);
         let trace = request.trace.or_else(|| request_trace::of_headers(&parts.headers));
         let performed = operation.perform(&state.http.api, &caller, agent.as_deref(), address);
@@ -92,30 +91,6 @@ fn take_agent(params: &Map<String, Value>) -> Result<Option<String>, A2aError> {
         Some(Value::String(agent)) => Ok(Some(agent.clone()).filter(|agent| !agent.is_empty())),
         Some(_) => Err(A2aError::invalid("`tenant` must be a string: the id of an agent")),
     }
-}
-
-fn to_operation(method: &str, params: Map<String, Value>) -> Result<AgentOperation, A2aError> {
-    fn parse<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, A2aError> {
-        Ok(params::parse_object(params)?)
-    }
-    Ok(match method {
-        "SendMessage" => AgentOperation::Send(parse(params)?),
-        "SendStreamingMessage" => AgentOperation::Stream(parse(params)?),
-        "GetTask" => AgentOperation::GetTask(parse(params)?),
-        "ListTasks" => AgentOperation::ListTasks(parse(params)?),
-        "CancelTask" => AgentOperation::CancelTask(parse(params)?),
-        "SubscribeToTask" => AgentOperation::SubscribeToTask(parse(params)?),
-        "GetExtendedAgentCard" => AgentOperation::ExtendedCard,
-        "CreateTaskPushNotificationConfig"
-        | "GetTaskPushNotificationConfig"
-        | "ListTaskPushNotificationConfigs"
-        | "DeleteTaskPushNotificationConfig" => AgentOperation::PushConfigs,
-        other => {
-            let other: String = other.chars().take(80).collect();
-            let message = format!("there is no method {other:?} in A2A 1.0");
-            return Err(A2aError::new(A2aErrorKind::MethodNotFound, ErrorCode::UnknownMethod, message));
-        }
-    })
 }
 
 fn success(id: &Value, result: &Value) -> Response {

@@ -3,7 +3,8 @@
 use contract::ErrorCode;
 use edge_core::access::ApiCaller;
 use edge_core::api::SessionApi;
-use serde_json::{Value, json};
+use edge_core::params;
+use serde_json::{Map, Value, json};
 use session_api::Method;
 
 use super::card_routes::CardAddress;
@@ -36,6 +37,28 @@ pub(super) enum OperationReply {
 }
 
 impl AgentOperation {
+    /// Parses the parameters of the method of this name.
+    pub(super) fn parse(method: &str, params: Map<String, Value>) -> Result<Self, A2aError> {
+        Ok(match method {
+            "SendMessage" => Self::Send(params::parse_object(params)?),
+            "SendStreamingMessage" => Self::Stream(params::parse_object(params)?),
+            "GetTask" => Self::GetTask(params::parse_object(params)?),
+            "ListTasks" => Self::ListTasks(params::parse_object(params)?),
+            "CancelTask" => Self::CancelTask(params::parse_object(params)?),
+            "SubscribeToTask" => Self::SubscribeToTask(params::parse_object(params)?),
+            "GetExtendedAgentCard" => Self::ExtendedCard,
+            "CreateTaskPushNotificationConfig"
+            | "GetTaskPushNotificationConfig"
+            | "ListTaskPushNotificationConfigs"
+            | "DeleteTaskPushNotificationConfig" => Self::PushConfigs,
+            other => {
+                let other: String = other.chars().take(80).collect();
+                let message = format!("there is no method {other:?} in A2A 1.0");
+                return Err(A2aError::new(A2aErrorKind::MethodNotFound, ErrorCode::UnknownMethod, message));
+            }
+        })
+    }
+
     /// Returns the name in spans and metrics.
     pub(super) const fn name(&self) -> &'static str {
         match self {

@@ -2,18 +2,11 @@
 
 use axum::http::Method as HttpMethod;
 
-/// Operation that a path requests.
+/// Operation that a path requests: the name of its method, and the id of the task if it is about one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PathTarget {
-    SendMessage,
-    StreamMessage,
-    GetTask(String),
-    ListTasks,
-    CancelTask(String),
-    SubscribeToTask(String),
-    /// Settings of push notifications, whatever is to be done with them.
-    PushConfigs,
-    ExtendedCard,
+pub(super) struct PathTarget {
+    pub(super) method: &'static str,
+    pub(super) task: Option<String>,
 }
 
 /// Parses the path behind `/a2a/v1/`: the agent, if it names one, and what it asks for. A path is read without an agent
@@ -30,17 +23,20 @@ pub(super) fn parse_path(method: &HttpMethod, path: &str) -> Option<(Option<Stri
 fn parse_target(method: &HttpMethod, segments: &[&str]) -> Option<PathTarget> {
     let (is_get, is_post) = (method == HttpMethod::GET, method == HttpMethod::POST);
     let is_delete = method == HttpMethod::DELETE;
+    let of_all = |method| Some(PathTarget { method, task: None });
+    let of_task = |method, task: &str| Some(PathTarget { method, task: Some(task.to_owned()) });
     match segments {
-        ["message:send"] if is_post => Some(PathTarget::SendMessage),
-        ["message:stream"] if is_post => Some(PathTarget::StreamMessage),
-        ["tasks"] if is_get => Some(PathTarget::ListTasks),
-        ["extendedAgentCard"] if is_get => Some(PathTarget::ExtendedCard),
-        ["tasks", _, "pushNotificationConfigs"] if is_get || is_post => Some(PathTarget::PushConfigs),
-        ["tasks", _, "pushNotificationConfigs", _] if is_get || is_delete => Some(PathTarget::PushConfigs),
+        ["message:send"] if is_post => of_all("SendMessage"),
+        ["message:stream"] if is_post => of_all("SendStreamingMessage"),
+        ["tasks"] if is_get => of_all("ListTasks"),
+        ["extendedAgentCard"] if is_get => of_all("GetExtendedAgentCard"),
+        // They are not served, whatever is to be done with them.
+        ["tasks", _, "pushNotificationConfigs"] if is_get || is_post => of_all("ListTaskPushNotificationConfigs"),
+        ["tasks", _, "pushNotificationConfigs", _] if is_get || is_delete => of_all("GetTaskPushNotificationConfig"),
         ["tasks", task] => match task.rsplit_once(':') {
-            Some((id, "subscribe")) if is_get || is_post => Some(PathTarget::SubscribeToTask(id.to_owned())),
-            Some((id, "cancel")) if is_post => Some(PathTarget::CancelTask(id.to_owned())),
-            None if is_get => Some(PathTarget::GetTask((*task).to_owned())),
+            Some((id, "subscribe")) if is_get || is_post => of_task("SubscribeToTask", id),
+            Some((id, "cancel")) if is_post => of_task("CancelTask", id),
+            None if is_get => of_task("GetTask", task),
             Some(_) | None => None,
         },
         _ => None,
@@ -49,30 +45,36 @@ fn parse_target(method: &HttpMethod, segments: &[&str]) -> Option<PathTarget> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
+
+    use super::super::errors::A2aErrorKind;
+    use super::super::operation::AgentOperation;
     use super::*;
 
     #[test]
     fn path_is_parsed_with_and_without_an_agent() {
-        let get = PathTarget::GetTask("s.1".to_owned());
-        let subscribe = PathTarget::SubscribeToTask("s.1".to_owned());
+        let task = Some("s.1");
         let rows = [
-            ("POST", "message:send", None, PathTarget::SendMessage),
-            ("POST", "e/message:stream", Some("e"), PathTarget::StreamMessage),
-            ("GET", "tasks", None, PathTarget::ListTasks),
-            ("GET", "e/tasks/", Some("e"), PathTarget::ListTasks),
-            ("GET", "e/tasks", Some("e"), PathTarget::ListTasks),
-            ("GET", "tasks/s.1", None, get.clone()),
-            ("GET", "tasks/tasks/s.1", Some("tasks"), get),
-            ("GET", "tasks/s.1:subscribe", None, subscribe.clone()),
-            ("POST", "e/tasks/s.1:subscribe", Some("e"), subscribe),
-            ("POST", "tasks/s.1:cancel", None, PathTarget::CancelTask("s.1".to_owned())),
-            ("POST", "tasks/message:send", Some("tasks"), PathTarget::SendMessage),
-            ("GET", "e/extendedAgentCard", Some("e"), PathTarget::ExtendedCard),
-            ("DELETE", "tasks/s.1/pushNotificationConfigs/c", None, PathTarget::PushConfigs),
+            ("POST", "message:send", None, "SendMessage", None),
+            ("POST", "e/message:stream", Some("e"), "SendStreamingMessage", None),
+            ("GET", "tasks", None, "ListTasks", None),
+            ("GET", "e/tasks/", Some("e"), "ListTasks", None),
+            ("GET", "e/tasks", Some("e"), "ListTasks", None),
+            ("GET", "tasks/s.1", None, "GetTask", task),
+            ("GET", "tasks/tasks/s.1", Some("tasks"), "GetTask", task),
+            ("GET", "tasks/s.1:subscribe", None, "SubscribeToTask", task),
+            ("POST", "e/tasks/s.1:subscribe", Some("e"), "SubscribeToTask", task),
+            ("POST", "tasks/s.1:cancel", None, "CancelTask", task),
+            ("POST", "tasks/message:send", Some("tasks"), "SendMessage", None),
+            ("GET", "e/extendedAgentCard", Some("e"), "GetExtendedAgentCard", None),
+            ("DELETE", "tasks/s.1/pushNotificationConfigs/c", None, "GetTaskPushNotificationConfig", None),
         ];
-        for (method, path, agent, target) in rows {
-            let found = parse_path(&method.parse().unwrap(), path);
-            assert_eq!(found, Some((agent.map(str::to_owned), target)), "{method} {path}");
+        for (verb, path, agent, method, task) in rows {
+            let found = parse_path(&verb.parse().unwrap(), path);
+            let target = PathTarget { method, task: task.map(str::to_owned) };
+            assert_eq!(found, Some((agent.map(str::to_owned), target)), "{verb} {path}");
+            let refused = AgentOperation::parse(method, Map::new()).err().map(|error| error.kind);
+            assert_ne!(refused, Some(A2aErrorKind::MethodNotFound), "{method}");
         }
         let unknown =
             [("GET", "message:send"), ("GET", "tasks/s.1:cancel"), ("POST", "tasks/s.1"), ("GET", "a/b/tasks")];
