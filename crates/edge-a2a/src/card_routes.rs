@@ -68,18 +68,9 @@ impl PublicAgents {
     }
 }
 
-/// Answers `GET /.well-known/agent-card.json` with the card of the default agent.
-pub(super) async fn of_default_agent(State(state): State<CardState>, parts: Parts) -> Response {
-    respond(&state, &parts, None).await
-}
-
-/// Answers `GET /a2a/agents/{agent}/.well-known/agent-card.json` with the card of that agent.
-pub(super) async fn of_agent(State(state): State<CardState>, Path(agent): Path<String>, parts: Parts) -> Response {
-    respond(&state, &parts, Some(&agent)).await
-}
-
-async fn respond(state: &CardState, parts: &Parts, agent: Option<&str>) -> Response {
-    match make_card(state, parts, agent).await {
+/// Answers with the card of the agent in the path, or with that of the default agent.
+pub(super) async fn show(State(state): State<CardState>, agent: Option<Path<String>>, parts: Parts) -> Response {
+    match make_card(&state, &parts, agent.as_ref().map(|Path(agent)| agent.as_str())).await {
         Ok(response) => response,
         Err(error) => {
             let fault = A2aError::from(error);

@@ -2,10 +2,8 @@
 
 use axum::http::StatusCode;
 use contract::ErrorCode;
-use contract::trace::TraceContext;
 use edge_core::api_error::ApiError;
 use edge_core::http_error::to_status;
-use edge_core::request_trace;
 use serde_json::{Value, json};
 
 use super::task_id::TaskId;
@@ -174,22 +172,11 @@ impl From<ApiError> for A2aError {
     }
 }
 
-/// Runs an operation under a span of its own, and notes its outcome.
-pub(super) async fn traced<T>(
-    name: &'static str,
-    trace: Option<TraceContext>,
-    operation: impl Future<Output = Result<T, A2aError>>,
-) -> Result<T, A2aError> {
-    let mut failed = None;
-    let outcome = request_trace::run(name, None, trace, async {
-        operation.await.map_err(|fault| {
-            let error = fault.error.clone();
-            failed = Some(fault);
-            error
-        })
-    });
-    let outcome = outcome.await;
-    outcome.map_err(|error| failed.unwrap_or_else(|| error.into()))
+/// A request is noted with the error that all protocols share.
+impl AsRef<ApiError> for A2aError {
+    fn as_ref(&self) -> &ApiError {
+        &self.error
+    }
 }
 
 #[cfg(test)]

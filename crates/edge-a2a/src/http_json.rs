@@ -11,7 +11,7 @@ use edge_core::{params, request_trace};
 use serde_json::{Map, Value};
 
 use super::card_routes::CardState;
-use super::errors::{A2aError, A2aErrorKind, traced};
+use super::errors::{A2aError, A2aErrorKind};
 use super::operation::{AgentOperation, OperationReply};
 use super::path::{PathTarget, parse_path};
 use super::task_stream::StreamFrame;
@@ -48,7 +48,7 @@ async fn answer(state: &CardState, path: &str, request: Request) -> Result<Opera
     let address = state.address(&parts.headers)?;
     let (name, trace) = (operation.name(), request_trace::of_headers(&parts.headers));
     let performed = operation.perform(&state.http.api, &caller, agent.as_deref(), address);
-    traced(name, trace, Box::pin(performed)).await
+    request_trace::run(name, None, trace, Box::pin(performed)).await
 }
 
 /// Gathers the parameters of a method from where it has them: the body, the query, and the id of the task in the path.

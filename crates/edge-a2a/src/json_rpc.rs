@@ -11,7 +11,7 @@ use edge_core::request_trace;
 use serde_json::{Map, Value, json};
 
 use super::card_routes::CardState;
-use super::errors::{A2aError, A2aErrorKind, traced};
+use super::errors::{A2aError, A2aErrorKind};
 use super::operation::{AgentOperation, OperationReply};
 use super::task_stream::StreamFrame;
 use super::version::check_version;
@@ -28,14 +28,14 @@ pub(super) async fn handle(State(state): State<CardState>, request: Request) -> 
         Ok(read) => read,
         Err(error) => {
             let fault = A2aError::from(error);
-            let mut response = (fault.status().0, failure(&Value::Null, &fault)).into_response();
+            let mut response = (fault.status().0, axum::Json(failure(&Value::Null, &fault))).into_response();
             add_headers(&fault.error, response.headers_mut());
             return response;
         }
     };
     let request = match parse_request(&body) {
         Ok(request) => request,
-        Err((id, fault)) => return failure(&id, &fault).into_response(),
+        Err((id, fault)) => return axum::Json(failure(&id, &fault)).into_response(),
     };
     let id = request.id.clone().unwrap_or_default();
     let performed = async {
@@ -45,12 +45,12 @@ pub(super) async fn handle(State(state): State<CardState>, request: Request) -> 
         let (name, address) = (operation.name(), state.address(&parts.headers)?);
         let trace = request.trace.or_else(|| request_trace::of_headers(&parts.headers));
         let performed = operation.perform(&state.http.api, &caller, agent.as_deref(), address);
-        traced(name, trace, Box::pin(performed)).await
+        request_trace::run(name, None, trace, Box::pin(performed)).await
     };
     match performed.await {
-        Ok(OperationReply::Json(result)) => success(&id, &result),
+        Ok(OperationReply::Json(result)) => axum::Json(success(&id, &result)).into_response(),
         Ok(OperationReply::Stream { stream, history }) => stream.into_response(history, StreamFrame::JsonRpc(id)),
-        Err(fault) => failure(&id, &fault).into_response(),
+        Err(fault) => axum::Json(failure(&id, &fault)).into_response(),
     }
 }
 
@@ -93,10 +93,12 @@ fn take_agent(params: &Map<String, Value>) -> Result<Option<String>, A2aError> {
     }
 }
 
-fn success(id: &Value, result: &Value) -> Response {
-    axum::Json(json!({"jsonrpc": "2.0", "id": id, "result": result})).into_response()
+/// Makes the response with a result.
+pub(super) fn success(id: &Value, result: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "result": result})
 }
 
-fn failure(id: &Value, fault: &A2aError) -> axum::Json<Value> {
-    axum::Json(json!({"jsonrpc": "2.0", "id": id, "error": fault.to_json_rpc()}))
+/// Makes the response with an error.
+pub(super) fn failure(id: &Value, fault: &A2aError) -> Value {
+    json!({"jsonrpc": "2.0", "id": id, "error": fault.to_json_rpc()})
 }

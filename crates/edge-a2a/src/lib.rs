@@ -26,8 +26,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{any, get, post};
-use edge_core::client_request::HttpState;
-use edge_core::client_request::for_pages;
+use edge_core::client_request::{HttpState, for_pages};
 
 use card_routes::{CardState, PublicAgents};
 
@@ -35,8 +34,8 @@ use card_routes::{CardState, PublicAgents};
 pub fn routes(state: HttpState, is_tls: bool) -> Router {
     let cards = CardState { http: state, is_tls, public_agents: Arc::new(PublicAgents::default()) };
     let documents = Router::new()
-        .route("/.well-known/agent-card.json", get(card_routes::of_default_agent))
-        .route("/a2a/agents/{agent}/.well-known/agent-card.json", get(card_routes::of_agent));
+        .route("/.well-known/agent-card.json", get(card_routes::show))
+        .route("/a2a/agents/{agent}/.well-known/agent-card.json", get(card_routes::show));
     for_pages(&cards.http, documents)
         .route("/a2a", post(json_rpc::handle))
         // Clients add a slash to the address of the card.

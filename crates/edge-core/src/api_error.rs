@@ -87,6 +87,13 @@ fn shorten(mut text: String) -> String {
     text
 }
 
+/// Errors of other protocols have this one in them.
+impl AsRef<Self> for ApiError {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         // The next request finds the new cell.

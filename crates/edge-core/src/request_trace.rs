@@ -38,16 +38,16 @@ pub fn of_headers(headers: &HeaderMap) -> Option<TraceContext> {
 }
 
 /// Runs a request under a span of its own, and notes its outcome.
-pub async fn run<T>(
+pub async fn run<T, E: AsRef<ApiError>>(
     method: &'static str,
     session: Option<&str>,
     client: Option<TraceContext>,
-    request: impl Future<Output = Result<T, ApiError>>,
-) -> Result<T, ApiError> {
+    request: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
     let RequestTrace { span, turn } = open(method, session, client);
     // On the heap, since a caller may hold several of them.
     let outcome = Box::pin(telemetry::trace::scope(turn, request.instrument(span.clone()))).await;
-    record(method, &span, outcome.as_ref().err());
+    record(method, &span, outcome.as_ref().err().map(AsRef::as_ref));
     outcome
 }
 
