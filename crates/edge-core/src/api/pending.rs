@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use contract::client_tool::OpenClientCall;
-use contract::commit::{OpenGate, SessionSummary};
+use contract::commit::SessionSummary;
 use contract::{CellName, SessionId, Timestamp};
 use session::Session;
 use session_api::{CallList, GateList, ListPendingParams, PendingCall, PendingGate};
@@ -15,80 +14,35 @@ use crate::fair_queue::RequestCost;
 use crate::params::clamp_limit;
 use crate::session_index::SessionIndex;
 
-/// Kind of items that wait, gates or calls, and the places where they are found.
-trait PendingKind: Clone {
-    /// Finds it in a session, whole.
-    fn of_session(session: &Session) -> Vec<Self>;
-
-    /// Finds it in the summary of a session, where long arguments are shortened.
-    fn of_summary(summary: &SessionSummary) -> &[Self];
-
+/// Kind of items that wait, gates or calls: the places where they are found, and the entries that lists have of them.
+struct PendingKind<Item, Entry> {
+    /// Finds them in a session, whole.
+    of_session: fn(&Session) -> Vec<Item>,
+    /// Finds them in the summary of a session, where long arguments are shortened.
+    of_summary: fn(&SessionSummary) -> &[Item],
     /// Lists the sessions that have some; `None` while the index is not in memory.
-    fn sessions(index: &SessionIndex) -> Option<Vec<Arc<SessionSummary>>>;
-
-    /// Returns the time at which it ends by itself.
-    fn ends(&self) -> Timestamp;
-}
-
-/// Gate or call that waits, with its session.
-struct Pending<T> {
-    session_id: SessionId,
-    agent: String,
-    /// Beginning of the first message of the session.
-    title: String,
-    item: T,
-}
-
-impl PendingKind for OpenGate {
-    fn of_session(session: &Session) -> Vec<Self> {
-        session.gates()
-    }
-
-    fn of_summary(summary: &SessionSummary) -> &[Self] {
-        &summary.gates
-    }
-
-    fn sessions(index: &SessionIndex) -> Option<Vec<Arc<SessionSummary>>> {
-        index.list_with_gates()
-    }
-
-    fn ends(&self) -> Timestamp {
-        self.expires
-    }
-}
-
-impl PendingKind for OpenClientCall {
-    fn of_session(session: &Session) -> Vec<Self> {
-        session.client_calls()
-    }
-
-    fn of_summary(summary: &SessionSummary) -> &[Self] {
-        &summary.client_calls
-    }
-
-    fn sessions(index: &SessionIndex) -> Option<Vec<Arc<SessionSummary>>> {
-        index.list_with_client_calls()
-    }
-
-    fn ends(&self) -> Timestamp {
-        self.deadline
-    }
-}
-
-impl<T> Pending<T> {
-    fn all(summary: &SessionSummary, items: impl IntoIterator<Item = T>) -> Vec<Self> {
-        let SessionSummary { session_id, agent, title, .. } = summary;
-        let of = |item| Self { session_id: session_id.clone(), agent: agent.clone(), title: title.clone(), item };
-        items.into_iter().map(of).collect()
-    }
+    sessions: fn(&SessionIndex) -> Option<Vec<Arc<SessionSummary>>>,
+    /// Makes the entry of an item of a session.
+    to_entry: fn(&SessionSummary, Item) -> Entry,
+    /// Returns the place of an entry in a list: by the time at which it ends by itself.
+    place: fn(&Entry) -> (Timestamp, &SessionId),
 }
 
 impl SessionApi {
     /// Lists the open gates of one session or of all.
     pub async fn list_gates(&self, caller: &ApiCaller, params: &ListPendingParams) -> Result<GateList, ApiError> {
-        let (pending, missing_cells) = self.list_pending::<OpenGate>(caller, params).await?;
-        let gate = |Pending { session_id, agent, title, item }| PendingGate { session_id, agent, title, gate: item };
-        Ok(GateList { gates: pending.into_iter().map(gate).collect(), missing_cells })
+        let kind = PendingKind {
+            of_session: Session::gates,
+            of_summary: |summary| &summary.gates,
+            sessions: SessionIndex::list_with_gates,
+            to_entry: |session, gate| {
+                let (session_id, agent) = (session.session_id.clone(), session.agent.clone());
+                PendingGate { session_id, agent, title: session.title.clone(), gate }
+            },
+            place: |entry| (entry.gate.expires, &entry.session_id),
+        };
+        let (gates, missing_cells) = self.list_pending(caller, params, kind).await?;
+        Ok(GateList { gates, missing_cells })
     }
 
     /// Lists the calls of one session or of all that wait for clients.
@@ -97,30 +51,44 @@ impl SessionApi {
         caller: &ApiCaller,
         params: &ListPendingParams,
     ) -> Result<CallList, ApiError> {
-        let (pending, missing_cells) = self.list_pending::<OpenClientCall>(caller, params).await?;
-        let call = |Pending { session_id, agent, title, item }| PendingCall { session_id, agent, title, call: item };
-        Ok(CallList { calls: pending.into_iter().map(call).collect(), missing_cells })
+        let kind = PendingKind {
+            of_session: Session::client_calls,
+            of_summary: |summary| &summary.client_calls,
+            sessions: SessionIndex::list_with_client_calls,
+            to_entry: |session, call| {
+                let (session_id, agent) = (session.session_id.clone(), session.agent.clone());
+                PendingCall { session_id, agent, title: session.title.clone(), call }
+            },
+            place: |entry| (entry.call.deadline, &entry.session_id),
+        };
+        let (calls, missing_cells) = self.list_pending(caller, params, kind).await?;
+        Ok(CallList { calls, missing_cells })
     }
 
     /// Lists what waits, the most urgent first: of one session from its log, or of all sessions from the index, where
     /// long arguments are shortened.
-    async fn list_pending<T: PendingKind>(
+    async fn list_pending<Item: Clone, Entry>(
         &self,
         caller: &ApiCaller,
         params: &ListPendingParams,
-    ) -> Result<(Vec<Pending<T>>, Vec<CellName>), ApiError> {
+        kind: PendingKind<Item, Entry>,
+    ) -> Result<(Vec<Entry>, Vec<CellName>), ApiError> {
+        let PendingKind { of_session, of_summary, sessions, to_entry, place } = kind;
         let mut missing_cells = Vec::new();
-        let mut pending = if let Some(session) = &params.session_id {
+        let mut pending: Vec<Entry> = if let Some(session) = &params.session_id {
             let _permit = self.acquire_permit(caller, RequestCost::Read).await?;
             let session = self.load_session(&self.reach(caller, session).await?).await?;
-            Pending::all(&session.summary(), T::of_session(&session))
+            let summary = session.summary();
+            of_session(&session).into_iter().map(|item| to_entry(&summary, item)).collect()
         } else {
-            let (summaries, missing) = self.list_indexed(caller, RequestCost::Light, T::sessions).await?;
+            let (summaries, missing) = self.list_indexed(caller, RequestCost::Light, sessions).await?;
             missing_cells = missing;
             let reached = summaries.iter().filter(|summary| caller.grant.allows_agent(&summary.agent));
-            reached.flat_map(|summary| Pending::all(summary, T::of_summary(summary).iter().cloned())).collect()
+            reached
+                .flat_map(|summary| of_summary(summary).iter().map(move |item| to_entry(summary, item.clone())))
+                .collect()
         };
-        pending.sort_by(|a, b| (a.item.ends(), &a.session_id).cmp(&(b.item.ends(), &b.session_id)));
+        pending.sort_by(|a, b| place(a).cmp(&place(b)));
         pending.truncate(clamp_limit(params.limit));
         Ok((pending, missing_cells))
     }
