@@ -2,7 +2,7 @@
 
 use contract::command::{Answer, AnswerDecision};
 use contract::commit::OpenGate;
-use contract::event::{GateKind, GateOpened};
+use contract::event::GateKind;
 use contract::tool::{ASK_USER, GateQuestion};
 use contract::{CallId, Json, SessionId, Timestamp, ToolName};
 use edge_core::api_error::ApiError;
@@ -53,28 +53,9 @@ struct Payload {
 }
 
 impl Interrupt {
-    /// Describes a gate that opened.
-    pub(super) fn of_event(session: &SessionId, opened: &GateOpened) -> Self {
-        let tool = opened.tool.as_ref().map(ToolName::as_str);
-        let arguments = opened.arguments.as_ref().map_or("", Json::get);
-        Self::new(session, &opened.gate, opened.kind, tool, arguments, &opened.arguments_sha256, opened.expires)
-    }
-
-    /// Describes a gate of a session that was open before.
-    pub(super) fn of_open(session: &SessionId, gate: &OpenGate) -> Self {
-        let tool = gate.tool.as_ref().map(ToolName::as_str);
-        Self::new(session, &gate.gate, gate.kind, tool, &gate.arguments, &gate.arguments_sha256, gate.expires)
-    }
-
-    fn new(
-        session: &SessionId,
-        gate: &CallId,
-        kind: GateKind,
-        tool: Option<&str>,
-        arguments: &str,
-        arguments_sha256: &str,
-        expires_at: Timestamp,
-    ) -> Self {
+    /// Describes a gate that is open.
+    pub(super) fn of_gate(session: &SessionId, open: &OpenGate) -> Self {
+        let OpenGate { gate, kind, tool, arguments, shortened: _, arguments_sha256, expires } = open;
         let approval = |what: Value| {
             let mut properties = json!({"approved": {"type": "boolean"}, "note": {"type": "string"}});
             if !what.is_null() {
@@ -86,7 +67,7 @@ impl Interrupt {
         let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
         let (word, reason, message, tool_call_id, response_schema, metadata) = match kind {
             GateKind::Approval => {
-                let tool = tool.unwrap_or("a tool");
+                let tool = tool.as_ref().map_or("a tool", ToolName::as_str);
                 let message = format!("The agent wants to call {tool}. May it?");
                 let edited = json!({"type": "object", "description": "The call runs with these arguments instead."});
                 let metadata = json!({"kind": "approval", "tool": tool, "arguments": arguments});
@@ -112,7 +93,7 @@ impl Interrupt {
             }
         };
         let id = format!("{word}_{session}_{gate}_{arguments_sha256}");
-        Self { id, reason, message, tool_call_id, response_schema, expires_at, metadata }
+        Self { id, reason, message, tool_call_id, response_schema, expires_at: *expires, metadata }
     }
 }
 

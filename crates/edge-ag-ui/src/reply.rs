@@ -7,7 +7,7 @@ use contract::event::{AiFullReceived, StopKind, ToolCallResult};
 use contract::tool::Outcome;
 use contract::{CallId, ErrorCode, SessionId};
 use edge_core::api_error::ApiError;
-use edge_core::turn::{TurnOutcome, TurnPart, call_id};
+use edge_core::turn::{TurnOutcome, TurnPart, call_id, open_gate};
 use serde_json::json;
 
 use super::events::{RunOutcome, RunResult, TOOL, UiEvent};
@@ -130,8 +130,9 @@ impl RunReply {
                 }
             }
             TurnPart::GateOpened(opened) => {
-                let interrupt = Interrupt::of_event(&self.session, &opened);
-                self.waiting.gates.insert(opened.gate, interrupt);
+                let open = open_gate(*opened);
+                let interrupt = Interrupt::of_gate(&self.session, &open);
+                self.waiting.gates.insert(open.gate, interrupt);
             }
             TurnPart::GateClosed(closed) => {
                 self.waiting.gates.remove(&closed.gate);

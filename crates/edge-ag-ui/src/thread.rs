@@ -66,7 +66,7 @@ impl Thread {
         let gates = self.gates.iter().filter(|gate| is_selected(&gate.gate));
         let calls = self.client_calls.iter().map(|open| &open.call).filter(|call| is_selected(call));
         Waiting {
-            gates: gates.map(|gate| (gate.gate.clone(), Interrupt::of_open(self.session.id(), gate))).collect(),
+            gates: gates.map(|gate| (gate.gate.clone(), Interrupt::of_gate(self.session.id(), gate))).collect(),
             client_calls: calls.cloned().collect(),
         }
     }

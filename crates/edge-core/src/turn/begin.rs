@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
 use contract::command::{Answer, AnswerDecision, MessageMode, ResumeFrom, SendUserMessage, Start, Verb};
+use contract::commit::OpenGate;
 use contract::event::{Event, GateKind, GateOpened, InputKind, InputRef};
 use contract::model::Content;
 use contract::subject::SessionKey;
@@ -138,12 +139,12 @@ async fn send_request(
         SessionChoice::Named(name) => continue_named(api, caller, &name, request, identity).await,
         SessionChoice::Existing(session) => {
             api.reach(caller, &session).await?;
-            let command = choose_id(api, caller, identity, Some(&session)).await?;
+            let command = choose(api, caller, identity, Some(&session)).await?.id;
             send_message(api, caller, &session, &command, &request).await
         }
         SessionChoice::Unchanged(session) => {
             api.reach(caller, &session).await?;
-            let command = choose_id(api, caller, identity, Some(&session)).await?;
+            let command = choose(api, caller, identity, Some(&session)).await?.id;
             send_content(api, caller, &session, &command, request.prompt, None).await
         }
         SessionChoice::Chosen(session) => {
@@ -207,6 +208,13 @@ pub async fn answer_gate(
     access::authorize_part(caller, Method::AnswerGate)?;
     let id = answer_id(&answer)?;
     BegunTurn::running(api.perform(caller, commands::ANSWER, session, &id, answer).await?)
+}
+
+/// Makes the answer to a gate. One that is closed refuses it, unless it is the answer that closed the gate.
+pub fn answer_to_gate(open: &[OpenGate], gate: CallId, decision: AnswerDecision) -> Answer {
+    let found = open.iter().find(|open| open.gate == gate);
+    let arguments_sha256 = found.map_or_else(|| sha256_hex(b""), |open| open.arguments_sha256.clone());
+    Answer::new(gate, arguments_sha256, decision)
 }
 
 /// Makes the answer to a question of the model.
@@ -273,7 +281,7 @@ async fn continue_named(
         && api.is_session_known(caller, &session).await?
     {
         api.reach(caller, &session).await?;
-        let command = choose_id(api, caller, identity, Some(&session)).await?;
+        let command = choose(api, caller, identity, Some(&session)).await?.id;
         return send_message(api, caller, &session, &command, &request).await;
     }
     for generation in 0..GENERATIONS_MAX {
@@ -297,7 +305,7 @@ async fn send_or_start(
     identity: &RequestIdentity,
 ) -> Result<Option<CommandReply>, ApiError> {
     api.reach_or_absent(caller, session).await?;
-    let command = choose_id(api, caller, identity, Some(session)).await?;
+    let command = choose(api, caller, identity, Some(session)).await?.id;
     // A repetition of the request that started the session must not be a message to it.
     let has_started = identity.is_retry
         && api.find_message(caller, session, &params::parse("command_id", &command)?).await? == Some(Verb::Start);
@@ -391,16 +399,6 @@ async fn send_start(
 ) -> Result<CommandReply, ApiError> {
     let start = UnvalidatedCommand::new(session.as_str(), command, true, start)?;
     Box::pin(api.start(caller, start)).await?.wait().await
-}
-
-/// As [`choose`], where it does not matter whether the id was used.
-async fn choose_id(
-    api: &SessionApi,
-    caller: &ApiCaller,
-    identity: &RequestIdentity,
-    session: Option<&SessionId>,
-) -> Result<String, ApiError> {
-    Ok(choose(api, caller, identity, session).await?.id)
 }
 
 /// Chooses the id of a request: that of its earlier try, or else a new one. It is the id of a message in a session, or

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use contract::ErrorCode;
+use contract::commit::OpenGate;
 use contract::event::{
     AiFullReceived, ClientCallOpened, ErrorEvent, GateClosed, GateOpened, SessionEnded, StopReason, ToolCallIdentified,
     ToolCallResult, Topic, TurnCompleted,
@@ -177,6 +178,13 @@ impl TurnFollower {
         end.error = self.last_error.take().filter(|_| end.stop_reason == StopReason::Error);
         parts.push(TurnPart::End(Box::new(end)));
     }
+}
+
+/// Returns the gate that an event opened as a session has it.
+pub fn open_gate(opened: GateOpened) -> OpenGate {
+    let GateOpened { gate, kind, arguments_sha256, expires, tool, arguments, on_expiry: _ } = opened;
+    let arguments = arguments.map(|arguments| arguments.get().to_owned()).unwrap_or_default();
+    OpenGate { gate, kind, tool, arguments, shortened: false, arguments_sha256, expires }
 }
 
 fn read<T: DeserializeOwned>(event: &ViewerEvent) -> Option<T> {

@@ -13,12 +13,12 @@ mod request_identity;
 mod stream;
 
 pub use begin::{
-    BegunTurn, GENERATIONS_MAX, GivenResult, SessionChoice, TurnStart, answer_calls, answer_gate, answer_to_question,
-    authorize_turns, begin_turn, find_answered_question, has_message, successor,
+    BegunTurn, GENERATIONS_MAX, GivenResult, SessionChoice, TurnStart, answer_calls, answer_gate, answer_to_gate,
+    answer_to_question, authorize_turns, begin_turn, find_answered_question, has_message, successor,
 };
 pub use call_address::{call_id, parse_call_id};
 pub use client_tool_names::name_for_client;
-pub use follower::{TurnFollower, TurnOutcome, TurnPart};
+pub use follower::{TurnFollower, TurnOutcome, TurnPart, open_gate};
 pub use history::{ClientTurn, HistoryBuilder, OrphanedResult, describe_part, result_text};
 pub use instructions::{add_instructions, before_message, without_instructions};
 pub use named::find_named;

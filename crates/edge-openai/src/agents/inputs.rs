@@ -5,10 +5,9 @@ use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
-use contract::command::{Answer, AnswerDecision, ControlReason};
+use contract::command::{AnswerDecision, ControlReason};
 use contract::event::GateKind;
 use contract::model::Content;
-use contract::tool::sha256_hex;
 use edge_core::access::{self, ApiCaller};
 use edge_core::api::{ReachedSession, SessionApi};
 use edge_core::api_error::ApiError;
@@ -82,14 +81,12 @@ async fn apply(
         }
         SessionInput::Approval { gate, decision } => {
             let gates = api.load_session(reached).await?.gates();
-            let open = gates.into_iter().find(|open| open.gate == gate);
-            if decision == AnswerDecision::Approve && open.as_ref().is_some_and(|open| open.kind == GateKind::Question)
-            {
+            let is_question = gates.iter().any(|open| open.gate == gate && open.kind == GateKind::Question);
+            if is_question && decision == AnswerDecision::Approve {
                 return Err(ApiError::bad_request("a question is answered with a message of the user"));
             }
-            // A gate that is closed refuses the answer, unless it is the one that closed it.
-            let arguments = open.map_or_else(|| sha256_hex(b""), |open| open.arguments_sha256);
-            turn::answer_gate(api, caller, session, Answer::new(gate, arguments, decision)).await.map(drop)
+            let answer = turn::answer_to_gate(&gates, gate, decision);
+            turn::answer_gate(api, caller, session, answer).await.map(drop)
         }
     }
 }
@@ -104,10 +101,7 @@ async fn send(
 ) -> Result<(), ApiError> {
     let (state, session) = (api.load_session(reached).await?, reached.id());
     if let Some(gate) = state.gates().into_iter().find(|gate| gate.kind == GateKind::Question) {
-        let answer = Answer {
-            content: Some(content.text()),
-            ..Answer::new(gate.gate, gate.arguments_sha256, AnswerDecision::Answer)
-        };
+        let answer = turn::answer_to_question(gate.gate, gate.arguments_sha256, content.text());
         return turn::answer_gate(api, caller, session, answer).await.map(drop);
     }
     let request = NewTurn {

@@ -101,19 +101,12 @@ impl AgentSession {
 
 /// Makes the action for a gate: the protocol has requests for approval only, so a question is one too.
 pub(super) fn of_gate(turn: &str, gate: &OpenGate) -> RequiredAction {
-    let tool = gate.tool.as_ref().map(ToString::to_string);
-    let (name, message) = match gate.kind {
-        GateKind::Approval => {
-            let name = tool.unwrap_or_default();
-            let message = format!("The agent asks whether it may call {name}.");
-            (name, message)
-        }
-        GateKind::Question => (tool.unwrap_or_default(), question::text(&gate.arguments)),
-        GateKind::Limit(limit) => {
-            let limit = limit.as_str();
-            (format!("go_on_after_{limit}"), format!("The turn has reached its limit {limit}. May it go on?"))
-        }
-        GateKind::Error(_) => ("try_again_after_error".to_owned(), "A step failed. Try it again?".to_owned()),
+    let name = question::name(gate.tool.as_ref(), gate.kind);
+    let message = match gate.kind {
+        GateKind::Approval => format!("The agent asks whether it may call {name}."),
+        GateKind::Question => question::text(&gate.arguments),
+        GateKind::Limit(limit) => format!("The turn has reached its limit {}. May it go on?", limit.as_str()),
+        GateKind::Error(_) => "A step failed. Try it again?".to_owned(),
     };
     let body = json!({
         "type": "mcp_approval_request", "request_id": gate.gate, "turn_id": turn,

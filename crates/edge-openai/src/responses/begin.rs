@@ -134,13 +134,8 @@ async fn answer(api: &SessionApi, caller: &ApiCaller, answers: ClientAnswers) ->
     }
     let mut last: Option<BegunTurn> = None;
     for approval in answers.approvals {
-        // A gate that is closed refuses the answer, unless it is the one that closed it.
-        let arguments_sha256 = gates
-            .iter()
-            .find(|gate| gate.gate == approval.gate)
-            .map_or_else(|| sha256_hex(b""), |gate| gate.arguments_sha256.clone());
         let decision = if approval.is_approved { AnswerDecision::Approve } else { AnswerDecision::Deny };
-        let answer = Answer { note: approval.note, ..Answer::new(approval.gate, arguments_sha256, decision) };
+        let answer = Answer { note: approval.note, ..turn::answer_to_gate(&gates, approval.gate, decision) };
         let begun = turn::answer_gate(api, caller, &session, answer).await?;
         last = Some(last.filter(|last| last.seq > begun.seq).unwrap_or(begun));
     }

@@ -323,7 +323,7 @@ impl ResponseBuilder {
             let index = self.output.len();
             let item = json!({
                 "id": ids::approval(&self.id.session, &gate.gate), "type": "mcp_approval_request",
-                "server_label": SERVER_LABEL, "name": question::name(gate), "arguments": arguments,
+                "server_label": SERVER_LABEL, "name": question::name(gate.tool.as_ref(), gate.kind), "arguments": arguments,
             });
             self.add_item(index, item);
             self.finish_item(index);

@@ -1,6 +1,7 @@
 //! Questions to a person, for clients that show text and requests for approval.
 
-use contract::event::{GateKind, GateOpened};
+use contract::ToolName;
+use contract::event::GateKind;
 use contract::tool::GateQuestion;
 
 /// Returns a question of the model as the text of a message.
@@ -12,8 +13,8 @@ pub(crate) fn text(arguments: &str) -> String {
 }
 
 /// Returns the name of what is to be allowed: a tool, or that the turn goes on.
-pub(super) fn name(gate: &GateOpened) -> String {
-    match (&gate.tool, gate.kind) {
+pub(crate) fn name(tool: Option<&ToolName>, kind: GateKind) -> String {
+    match (tool, kind) {
         (Some(tool), _) => tool.to_string(),
         (None, GateKind::Limit(limit)) => format!("go_on_after_{}", limit.as_str()),
         (None, GateKind::Error(_)) => "try_again_after_error".to_owned(),
