@@ -4,16 +4,16 @@
 //! replica, knows what it has seen already.
 
 use contract::command::MessageMode;
-use contract::commit::OpenGate;
-use contract::event::{GateOpened, ToolCallResult, Topic, TurnStarted, UserProcessed};
+use contract::event::{ToolCallResult, Topic, TurnStarted, UserProcessed};
 use contract::{CallId, Timestamp};
 use edge_core::feed::viewer_event::{EventRole, ViewerEvent};
-use edge_core::turn::{TurnOutcome, TurnPart};
+use edge_core::turn::{TurnOutcome, TurnPart, open_gate};
 use serde_json::{Value, json};
 
 use super::items::{self, RequiredAction};
 use super::running_turn::{RunningTurn, TextEvent};
 use super::session_json::{self, AgentSession};
+use super::turn_json;
 
 /// Messages that wait for a turn. The loop takes fewer.
 const WAITING_MAX: usize = 256;
@@ -90,11 +90,9 @@ impl EventBuilder {
         }
         if event.role == EventRole::SessionEnd {
             self.session.end = Some("the session has ended and takes no message any more".to_owned());
-            let state = self.state_event(None);
-            self.ready.push(state);
+            self.emit_state();
         } else if event.topic == Topic::TurnCompleted {
-            let state = self.state_event(None);
-            self.ready.push(state);
+            self.emit_state();
         }
         std::mem::take(&mut self.ready)
     }
@@ -121,11 +119,10 @@ impl EventBuilder {
 
     fn begin_turn(&mut self, number: u32, time: Timestamp, reads: impl Fn(&UserProcessed) -> bool) {
         let begun = RunningTurn::new(&self.session.id, &self.session.agent, number, time);
-        let turn = begun.fields.running();
+        let turn = begun.json.clone();
         self.turn = Some(begun);
         (self.session.turn, self.session.is_running) = (number, true);
-        let state = self.state_event(None);
-        self.ready.push(state);
+        self.emit_state();
         // A turn begins with a piece of its reply, or with an event of the log: its own number is the same for both.
         self.emit_at("turn.created", &format!("{number}.created"), json!({"turn": turn}));
         self.emit_at("turn.in_progress", &format!("{number}.in_progress"), json!({"turn": turn}));
@@ -165,7 +162,7 @@ impl EventBuilder {
                 self.open_call(call.call.clone(), &items::client_call(&self.session.id, &turn, &call));
                 self.require(action);
             }
-            TurnPart::GateOpened(gate) => self.require(session_json::of_gate(&turn, &to_open(*gate))),
+            TurnPart::GateOpened(gate) => self.require(session_json::of_gate(&turn, &open_gate(*gate))),
             TurnPart::GateClosed(gate) => self.resolve(&gate.gate),
             TurnPart::Result(result) => self.push_result(&result),
             TurnPart::End(end) => self.end_turn(&end, time),
@@ -200,41 +197,42 @@ impl EventBuilder {
     fn require(&mut self, action: RequiredAction) {
         self.session.actions.retain(|known| known.id != action.id);
         self.session.actions.push(action);
-        let state = self.state_event(None);
-        self.ready.push(state);
+        self.emit_state();
     }
 
     fn resolve(&mut self, action: &CallId) {
         let before = self.session.actions.len();
         self.session.actions.retain(|known| known.id != *action);
         if before > self.session.actions.len() {
-            let state = self.state_event(None);
-            self.ready.push(state);
+            self.emit_state();
         }
     }
 
     fn end_turn(&mut self, end: &TurnOutcome, time: Timestamp) {
-        let Some(turn) = &mut self.turn else { return };
+        let Some(mut turn) = self.turn.take() else { return };
         let events = turn.finish_message("incomplete", "commentary");
         self.emit_text(events);
-        let Some(turn) = &mut self.turn else { return };
-        for (_, (index, mut item)) in std::mem::take(&mut turn.open) {
+        for (index, mut item) in turn.open.into_values() {
             item["status"] = json!("incomplete");
             self.emit("turn.item.done", json!({"item": item, "output_index": index}));
         }
-        let Some(turn) = &self.turn else { return };
-        let ended = turn.fields.ended(end, time);
+        let ended = turn_json::complete(turn.json, end, time);
         let kind = format!("turn.{}", ended["status"].as_str().unwrap_or("failed"));
         self.session.spent = self.session.spent.plus(end.spent);
         self.session.actions.clear();
         self.session.is_running = false;
         let usage = ended["usage"].clone();
         self.emit(&kind, json!({"turn": ended, "usage": usage}));
-        self.turn = None;
     }
 
     fn turn_id(&self) -> String {
         items::turn_id(&self.session.id, self.session.turn)
+    }
+
+    /// Adds the event that says in which state the session is now.
+    fn emit_state(&mut self) {
+        let state = self.state_event(None);
+        self.ready.push(state);
     }
 
     /// Adds an event that follows from the current event of the log.
@@ -256,10 +254,4 @@ impl EventBuilder {
         body["event_id"] = json!(format!("evt_{}_{id}", self.session.id));
         body
     }
-}
-
-fn to_open(gate: GateOpened) -> OpenGate {
-    let GateOpened { gate, kind, arguments_sha256, expires, tool, arguments, on_expiry: _ } = gate;
-    let arguments = arguments.map(|arguments| arguments.get().to_owned()).unwrap_or_default();
-    OpenGate { gate, kind, tool, arguments, shortened: false, arguments_sha256, expires }
 }

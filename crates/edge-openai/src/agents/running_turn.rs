@@ -6,14 +6,15 @@ use contract::{CallId, SessionId, Timestamp};
 use edge_core::turn::TurnFollower;
 use serde_json::{Value, json};
 
-use super::items;
-use super::turn_json::TurnFields;
+use super::{items, turn_json};
 
 /// A turn in its progress.
 #[derive(Debug)]
 pub(super) struct RunningTurn {
     number: u32,
-    pub(super) fields: TurnFields,
+    id: String,
+    /// The turn as it is while it runs.
+    pub(super) json: Value,
     pub(super) follower: TurnFollower,
     /// Number of items that the agent has made.
     output_count: usize,
@@ -42,10 +43,10 @@ pub(super) struct TextEvent {
 
 impl RunningTurn {
     pub(super) fn new(session: &SessionId, agent: &str, number: u32, created: Timestamp) -> Self {
-        let (id, session) = (items::turn_id(session, number), session.to_string());
-        let fields = TurnFields { id, session, agent: agent.to_owned(), created };
+        let id = items::turn_id(session, number);
+        let json = turn_json::running(&id, session, agent, created);
         let (follower, open) = (TurnFollower::default(), BTreeMap::new());
-        Self { number, fields, follower, output_count: 0, message: None, open }
+        Self { number, id, json, follower, output_count: 0, message: None, open }
     }
 
     /// Adds the item of a call; returns its place in the output.
@@ -77,7 +78,7 @@ impl RunningTurn {
         let index = self.output_count;
         self.output_count += 1;
         message.index = Some(index);
-        let item = items::reply(id, &self.fields.id, "in_progress", None, None);
+        let item = items::reply(id, &self.id, "in_progress", None, None);
         let part = json!({
             "item_id": id, "output_index": index, "content_index": 0, "part": items::output_text(""),
         });
@@ -91,7 +92,7 @@ impl RunningTurn {
     /// Ends the message of a reply, if there is one.
     pub(super) fn finish_message(&mut self, status: &str, phase: &str) -> Vec<TextEvent> {
         let Some(OpenMessage { id, step, index: Some(index), text }) = self.message.take() else { return Vec::new() };
-        let item = items::reply(&id, &self.fields.id, status, Some(phase), Some(&text));
+        let item = items::reply(&id, &self.id, status, Some(phase), Some(&text));
         let event = |kind, what, body| TextEvent { kind, place: format!("{}.{step}-{what}-done", self.number), body };
         let text_done = json!({"item_id": id, "output_index": index, "content_index": 0, "text": text});
         let part_done = json!({

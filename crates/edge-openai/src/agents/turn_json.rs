@@ -1,44 +1,32 @@
 //! Turns of a session in the form of the Agents API.
 
 use contract::event::{StopKind, StopReason};
-use contract::{ErrorCode, Timestamp};
+use contract::{ErrorCode, SessionId, Timestamp};
 use edge_core::turn::TurnOutcome;
 use serde_json::{Value, json};
 
 use crate::responses::items::usage;
 
-/// Fields of a turn that do not change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TurnFields {
-    pub(super) id: String,
-    pub(super) session: String,
-    pub(super) agent: String,
-    pub(super) created: Timestamp,
+/// Makes the turn while it runs.
+pub(super) fn running(id: &str, session: &SessionId, agent: &str, created: Timestamp) -> Value {
+    let created = seconds(created);
+    json!({
+        "id": id, "object": "agent.session.turn", "session_id": session, "agent_id": agent, "subagent_id": null,
+        "status": "in_progress", "created_at": created, "started_at": created, "completed_at": null, "error": null,
+        "usage": null,
+    })
 }
 
-impl TurnFields {
-    /// Returns a turn that runs.
-    pub(super) fn running(&self) -> Value {
-        let created = seconds(self.created);
-        json!({
-            "id": self.id, "object": "agent.session.turn", "session_id": self.session, "agent_id": self.agent,
-            "subagent_id": null, "status": "in_progress", "created_at": created, "started_at": created,
-            "completed_at": null, "error": null, "usage": null,
-        })
+/// Completes a turn that ran with its end.
+pub(super) fn complete(mut turn: Value, end: &TurnOutcome, time: Timestamp) -> Value {
+    let status = status(end.stop_reason);
+    turn["status"] = json!(status);
+    turn["completed_at"] = json!(seconds(time));
+    turn["usage"] = usage(&end.spent);
+    if status == "failed" {
+        turn["error"] = error(end);
     }
-
-    /// Returns the turn after its end.
-    pub(super) fn ended(&self, end: &TurnOutcome, time: Timestamp) -> Value {
-        let mut turn = self.running();
-        let status = status(end.stop_reason);
-        turn["status"] = json!(status);
-        turn["completed_at"] = json!(seconds(time));
-        turn["usage"] = usage(&end.spent);
-        if status == "failed" {
-            turn["error"] = error(end);
-        }
-        turn
-    }
+    turn
 }
 
 /// Returns the status of a turn that ended: one that reached a limit has no answer that anybody may rely on.
