@@ -36,6 +36,15 @@ pub(super) struct ChatReply {
     waiting: Vec<ClientCallOpened>,
 }
 
+/// Piece of the turn for the client.
+enum ReplyPiece {
+    Text(String),
+    Reasoning(String),
+    /// The turn waits for all calls of the client, which end the answer.
+    Calls,
+    End(Box<TurnOutcome>),
+}
+
 impl ChatReply {
     pub(super) fn new(request: &ChatRequest, begun: &BegunTurn, now: Timestamp) -> Self {
         Self {
@@ -51,10 +60,12 @@ impl ChatReply {
         }
     }
 
-    /// Notes what a part says about calls for the client. Returns whether the answer is complete: the turn waits for all
-    /// of them.
-    fn note(&mut self, part: &TurnPart) -> bool {
+    /// Takes the next part of the turn, and returns what the client gets of it.
+    fn push(&mut self, part: TurnPart) -> Option<ReplyPiece> {
         match part {
+            TurnPart::Text { step, delta } => return Some(ReplyPiece::Text(self.set_apart(step, delta))),
+            TurnPart::Reasoning { delta, .. } => return Some(ReplyPiece::Reasoning(delta)),
+            TurnPart::End(end) => return Some(ReplyPiece::End(end)),
             TurnPart::ReplyEnd { reply, .. } => {
                 self.finish_reason = Some(reply.finish_reason);
                 self.expected = reply.tool_calls.iter().filter_map(|call| CallId::new(&call.id).ok()).collect();
@@ -68,19 +79,16 @@ impl ChatReply {
             },
             TurnPart::ClientCall(call) => {
                 self.expected.insert(call.call.clone());
-                self.waiting.push((**call).clone());
+                self.waiting.push(*call);
             }
             // A call that was denied, or could not be made.
             TurnPart::Result(result) => {
                 self.expected.remove(&result.call);
             }
-            TurnPart::Text { .. }
-            | TurnPart::Reasoning { .. }
-            | TurnPart::GateOpened(_)
-            | TurnPart::GateClosed(_)
-            | TurnPart::End(_) => {}
+            TurnPart::GateOpened(_) | TurnPart::GateClosed(_) => {}
         }
-        !self.waiting.is_empty() && self.waiting.len() >= self.expected.len()
+        let is_waiting = !self.waiting.is_empty() && self.waiting.len() >= self.expected.len();
+        is_waiting.then_some(ReplyPiece::Calls)
     }
 
     /// Returns the calls that wait, in the form of OpenAI.
@@ -132,20 +140,12 @@ impl ChatReply {
 pub(super) async fn collect(mut reply: ChatReply, mut turn: TurnStream) -> Result<Value, ApiError> {
     let (mut text, mut reasoning) = (String::new(), String::new());
     let end = loop {
-        let part = turn.next().await?;
-        if reply.note(&part) {
-            break None;
-        }
-        match part {
-            TurnPart::Text { step, delta } => text.push_str(&reply.set_apart(step, delta)),
-            TurnPart::Reasoning { delta, .. } => reasoning.push_str(&delta),
-            TurnPart::End(end) => break Some(end),
-            TurnPart::ReplyEnd { .. }
-            | TurnPart::Call(_)
-            | TurnPart::ClientCall(_)
-            | TurnPart::Result(_)
-            | TurnPart::GateOpened(_)
-            | TurnPart::GateClosed(_) => {}
+        match reply.push(turn.next().await?) {
+            Some(ReplyPiece::Text(delta)) => text.push_str(&delta),
+            Some(ReplyPiece::Reasoning(delta)) => reasoning.push_str(&delta),
+            Some(ReplyPiece::Calls) => break None,
+            Some(ReplyPiece::End(end)) => break Some(end),
+            None => {}
         }
     };
     if let Some(error) = end.as_ref().and_then(|end| end.failure(!text.is_empty())) {
@@ -185,26 +185,21 @@ async fn next_frames(mut state: Box<(ChatReply, TurnStream)>) -> (Vec<String>, O
             Ok(part) => part,
             Err(error) => return (vec![to_body(&error).to_string()], None),
         };
-        if reply.note(&part) {
-            let mut frames = vec![reply.delta(&json!({"tool_calls": reply.tool_calls()}), None).to_string()];
-            frames.extend(last_frames(reply, "tool_calls", &Spent::default()));
-            return (frames, None);
-        }
-        let delta = match part {
-            TurnPart::Text { step, delta } => json!({"content": reply.set_apart(step, delta)}),
-            TurnPart::Reasoning { delta, .. } => json!({"reasoning_content": delta}),
-            TurnPart::End(end) => {
+        let delta = match reply.push(part) {
+            None => continue,
+            Some(ReplyPiece::Text(delta)) => json!({"content": delta}),
+            Some(ReplyPiece::Reasoning(delta)) => json!({"reasoning_content": delta}),
+            Some(ReplyPiece::Calls) => {
+                let mut frames = vec![reply.delta(&json!({"tool_calls": reply.tool_calls()}), None).to_string()];
+                frames.extend(last_frames(reply, "tool_calls", &Spent::default()));
+                return (frames, None);
+            }
+            Some(ReplyPiece::End(end)) => {
                 if let Some(error) = end.failure(reply.last_step.is_some()) {
                     return (vec![to_body(&error).to_string()], None);
                 }
                 return (last_frames(reply, reply.finish_reason(&end), &end.spent), None);
             }
-            TurnPart::ReplyEnd { .. }
-            | TurnPart::Call(_)
-            | TurnPart::ClientCall(_)
-            | TurnPart::Result(_)
-            | TurnPart::GateOpened(_)
-            | TurnPart::GateClosed(_) => continue,
         };
         return (vec![reply.delta(&delta, None).to_string()], Some(state));
     }
