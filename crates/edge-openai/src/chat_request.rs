@@ -4,13 +4,11 @@ use contract::client_tool::{ClientOutcome, ClientTool};
 use contract::model::Content;
 use contract::{ErrorCode, Json};
 use edge_core::api_error::ApiError;
-use edge_core::turn::{
-    ClientTurn, GivenResult, HistoryBuilder, OrphanedResult, client_tool, describe_part, parse_call_id,
-};
+use edge_core::turn::{ClientTurn, GivenResult, HistoryBuilder, OrphanedResult, client_tool, parse_call_id};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::function::arguments_text;
+use super::function::{arguments_text, parts_text};
 
 /// A request. Fields that an agent decides itself, such as `temperature`, are accepted and left out.
 #[derive(Debug, Clone, Deserialize)]
@@ -174,16 +172,11 @@ impl ChatRequest {
 impl ChatMessage {
     /// Returns the content of a message that is a text in a session; other parts are named in it.
     fn text(&self) -> String {
-        let parts = match &self.content {
-            None => return String::new(),
-            Some(ChatContent::Text(text)) => return text.clone(),
-            Some(ChatContent::Parts(parts)) => parts,
-        };
-        let text = |part: &Value| match (&part["text"], &part["refusal"]) {
-            (Value::String(text), _) | (_, Value::String(text)) => text.clone(),
-            _ => describe_part(part["type"].as_str().unwrap_or("a part")),
-        };
-        parts.iter().map(text).collect::<Vec<_>>().join("\n")
+        match &self.content {
+            None => String::new(),
+            Some(ChatContent::Text(text)) => text.clone(),
+            Some(ChatContent::Parts(parts)) => parts_text(parts),
+        }
     }
 }
 

@@ -38,6 +38,15 @@ pub(super) fn to_client_tools<'a>(
     tools.collect()
 }
 
+/// Returns the texts of parts, one a line; parts of other kinds are named only.
+pub(super) fn parts_text(parts: &[Value]) -> String {
+    let text = |part: &Value| match (&part["text"], &part["refusal"]) {
+        (Value::String(text), _) | (_, Value::String(text)) => text.clone(),
+        _ => turn::describe_part(part["type"].as_str().unwrap_or("a part")),
+    };
+    parts.iter().map(text).collect::<Vec<_>>().join("\n")
+}
+
 /// Returns the arguments of a call as text; most clients send them as text.
 pub(super) fn arguments_text(arguments: &Value) -> String {
     match arguments {

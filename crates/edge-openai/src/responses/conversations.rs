@@ -52,7 +52,8 @@ pub(super) async fn create(
     Ok(axum::Json(to_json(&conversation, clock::now().as_millis(), new.metadata.as_ref())).into_response())
 }
 
-/// Shows a conversation, for `GET /conversations/{id}`.
+/// Shows a conversation, for `GET /conversations/{id}`. A `POST` there brings metadata, which are not kept, and gets the
+/// same answer.
 pub(super) async fn show(
     State(state): State<HttpState>,
     Client(caller): Client,
@@ -61,11 +62,6 @@ pub(super) async fn show(
     let first = find(&state.api, &caller, Method::GetSession, &id).await?;
     let started = state.api.load_session(&first).await?.summary().started;
     Ok(axum::Json(to_json(&id, started.as_millis(), None)).into_response())
-}
-
-/// Takes metadata for `POST /conversations/{id}`. They are not kept, and the answer shows that.
-pub(super) async fn update(state: State<HttpState>, client: Client, id: Path<String>) -> Result<Response, OpenAiError> {
-    show(state, client, id).await
 }
 
 /// Ends a conversation, for `DELETE /conversations/{id}`. Its items stay, as OpenAI has it.

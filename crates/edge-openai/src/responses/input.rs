@@ -3,12 +3,12 @@
 use contract::ErrorCode;
 use contract::model::{Content, HistoryMessage, ImageUrl, Part};
 use edge_core::api_error::ApiError;
-use edge_core::turn::{ClientTurn, HistoryBuilder, OrphanedResult, describe_part};
+use edge_core::turn::{ClientTurn, HistoryBuilder, OrphanedResult};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::function::arguments_text;
+use crate::function::{arguments_text, parts_text};
 
 /// Type of an item that stands for an earlier one.
 pub(super) const REFERENCE: &str = "item_reference";
@@ -168,17 +168,11 @@ fn add_message(history: &mut HistoryBuilder, item: &Value) -> Result<(), ApiErro
 
 /// Returns the result of a call as a model reads it: text as it is, texts among parts, and anything else as JSON.
 pub(super) fn output_text(output: &Value) -> String {
-    if let Value::String(text) = output {
-        return text.clone();
+    match output {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) if parts.iter().all(|part| part["type"].is_string()) => parts_text(parts),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => output.to_string(),
     }
-    let Some(parts) = output.as_array().filter(|parts| parts.iter().all(|part| part["type"].is_string())) else {
-        return output.to_string();
-    };
-    let text = |part: &Value| match (&part["text"], &part["refusal"]) {
-        (Value::String(text), _) | (_, Value::String(text)) => text.clone(),
-        _ => describe_part(part["type"].as_str().unwrap_or_default()),
-    };
-    parts.iter().map(text).collect::<Vec<_>>().join("\n")
 }
 
 /// Reads an item as one of its type.

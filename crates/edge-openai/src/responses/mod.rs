@@ -30,7 +30,7 @@ pub(super) fn routes() -> Router<HttpState> {
         .route("/openai/v1/conversations", post(conversations::create))
         .route(
             "/openai/v1/conversations/{id}",
-            get(conversations::show).post(conversations::update).delete(conversations::end),
+            get(conversations::show).post(conversations::show).delete(conversations::end),
         )
         .route("/openai/v1/conversations/{id}/items", get(conversations::list_items).post(conversations::refuse_items))
 }
