@@ -105,11 +105,6 @@ impl RunInput {
         Ok(input)
     }
 
-    /// Whether the client knows what 1.0 added: pending calls and the outcome `cancelled`.
-    pub(super) fn is_version_1(&self) -> bool {
-        self.protocol_version.is_some()
-    }
-
     /// Returns the answers to interrupts.
     pub(super) fn resume(&self) -> &[ResumeEntry] {
         self.resume.as_deref().unwrap_or_default()

@@ -13,7 +13,7 @@ pub(super) struct RunNames {
     pub(super) thread_id: String,
     pub(super) run_id: String,
     pub(super) parent_run_id: Option<String>,
-    /// Whether the client knows what 1.0 added.
+    /// Whether the client knows what 1.0 added: pending calls and the outcome `cancelled`.
     pub(super) is_version_1: bool,
     /// Names of the tools that the client brings.
     pub(super) client_tools: BTreeSet<String>,
@@ -25,7 +25,7 @@ impl RunNames {
             thread_id: input.thread_id.clone(),
             run_id: input.run_id.clone(),
             parent_run_id: input.parent_run_id.clone(),
-            is_version_1: input.is_version_1(),
+            is_version_1: input.protocol_version.is_some(),
             client_tools: input.tool_names().map(str::to_owned).collect(),
         }
     }

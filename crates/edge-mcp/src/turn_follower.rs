@@ -94,12 +94,11 @@ impl McpCall {
         let gates = state.gates();
         let Some(opened) = gates.iter().find(|open| open.gate == gate.gate) else { return Ok(None) };
         let agent = state.summary().agent;
+        let without_form = || Ok(Some(results::of_gates(session, &gates).into()));
         match &self.forms {
-            FormDelivery::Never => Ok(Some(results::of_gates(session, &gates).into())),
+            FormDelivery::Never => without_form(),
             FormDelivery::Request(outlet) => {
-                let Some(form) = elicitation::to_form(&agent, opened) else {
-                    return Ok(Some(results::of_gates(session, &gates).into()));
-                };
+                let Some(form) = elicitation::to_form(&agent, opened) else { return without_form() };
                 let id: RequestId = elicitation::to_request_id(session, &opened.gate);
                 // A client that is gone is noticed by the call.
                 let _ = outlet.send(ServerJsonRpcMessage::request(ServerRequest::ElicitRequest(form), id)).await;
@@ -107,9 +106,7 @@ impl McpCall {
             }
             FormDelivery::Result => {
                 let forms = gates.iter().map(|open| Some((open.gate.to_string(), elicitation::to_form(&agent, open)?)));
-                let Some(forms) = forms.collect::<Option<Vec<_>>>() else {
-                    return Ok(Some(results::of_gates(session, &gates).into()));
-                };
+                let Some(forms) = forms.collect::<Option<Vec<_>>>() else { return without_form() };
                 let requests: InputRequests =
                     forms.into_iter().map(|(gate, form)| (gate, InputRequest::Elicitation(form))).collect();
                 let state = CallState::new(&self.caller, session.clone(), state.seq());

@@ -91,13 +91,11 @@ impl Grants {
 
     /// Returns the grant of a credential, or the reason why it grants nothing.
     pub(super) async fn authenticate(&self, presented: Option<&str>) -> Result<Arc<Grant>, ApiError> {
-        let grant = match presented {
-            Some(presented) => match self.find(presented) {
-                Some(grant) => grant,
-                None if self.issuers.is_token(presented) => self.issuers.authenticate(presented).await?,
-                None => return Err(refuse(Some(presented))),
-            },
-            None => return Err(refuse(None)),
+        let presented = presented.ok_or_else(|| refuse(None))?;
+        let grant = match self.find(presented) {
+            Some(grant) => grant,
+            None if self.issuers.is_token(presented) => self.issuers.authenticate(presented).await?,
+            None => return Err(refuse(Some(presented))),
         };
         grant.check_valid()?;
         Ok(grant)
