@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use contract::ErrorCode;
 use edge_core::client_request::{authenticate, read_body};
-use edge_core::http_error::add_headers;
+use edge_core::http_error::respond;
 use edge_core::{params, request_trace};
 use serde_json::{Map, Value};
 
@@ -25,12 +25,7 @@ pub(super) async fn handle(State(state): State<CardState>, Path(path): Path<Stri
     match answer(&state, &path, request).await {
         Ok(OperationReply::Json(body)) => ([(header::CONTENT_TYPE, MEDIA_TYPE)], body.to_string()).into_response(),
         Ok(OperationReply::Stream { stream, history }) => stream.into_response(history, StreamFrame::Bare),
-        Err(fault) => {
-            let body = fault.to_body().to_string();
-            let mut response = (fault.status().0, [(header::CONTENT_TYPE, MEDIA_TYPE)], body).into_response();
-            add_headers(&fault.error, response.headers_mut());
-            response
-        }
+        Err(fault) => respond(&fault.error, fault.status().0, MEDIA_TYPE, fault.to_body().to_string()),
     }
 }
 

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use contract::ErrorCode;
 use edge_core::api_error::ApiError;
 use edge_core::client_request::{authenticate, read_body};
-use edge_core::http_error::add_headers;
+use edge_core::http_error::respond;
 use edge_core::jsonrpc::{JsonRpcRequest, parse_frame};
 use edge_core::request_trace;
 use serde_json::{Map, Value, json};
@@ -28,9 +28,8 @@ pub(super) async fn handle(State(state): State<CardState>, request: Request) -> 
         Ok(read) => read,
         Err(error) => {
             let fault = A2aError::from(error);
-            let mut response = (fault.status().0, axum::Json(failure(&Value::Null, &fault))).into_response();
-            add_headers(&fault.error, response.headers_mut());
-            return response;
+            let body = failure(&Value::Null, &fault).to_string();
+            return respond(&fault.error, fault.status().0, "application/json", body);
         }
     };
     let request = match parse_request(&body) {

@@ -1,11 +1,10 @@
 //! Errors before the first event: the status says what kind they are, and the body is the event `RUN_ERROR`.
 
 use axum::extract::Request;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use contract::ErrorCode;
 use edge_core::api_error::ApiError;
-use edge_core::http_error::{add_headers, to_status};
+use edge_core::http_error::{respond, to_status};
 
 use super::events::UiEvent;
 
@@ -14,9 +13,7 @@ pub(super) fn to_response(error: &ApiError) -> Response {
     let event = UiEvent::RunError { message: error.message.clone(), code: error.code.clone(), usage: Vec::new() };
     let body = serde_json::to_string(&event).unwrap_or_default();
     // Clients parse the body of this type only.
-    let mut response = (to_status(&error.code), [(header::CONTENT_TYPE, "application/json")], body).into_response();
-    add_headers(error, response.headers_mut());
-    response
+    respond(error, to_status(&error.code), "application/json", body)
 }
 
 pub(super) async fn unknown_path(request: Request) -> Response {

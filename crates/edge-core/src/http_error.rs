@@ -25,14 +25,18 @@ pub fn to_problem(error: &ApiError) -> Problem<'_> {
 /// Makes the response to a request that failed.
 pub fn to_response(error: &ApiError) -> Response {
     let body = serde_json::to_string(&to_problem(error)).unwrap_or_default();
-    let kind = [(header::CONTENT_TYPE, "application/problem+json")];
-    let mut response = (to_status(&error.code), kind, body).into_response();
+    respond(error, to_status(&error.code), "application/problem+json", body)
+}
+
+/// Makes the response to a request that failed, with the body of some protocol.
+pub fn respond(error: &ApiError, status: StatusCode, content_type: &'static str, body: String) -> Response {
+    let mut response = (status, [(header::CONTENT_TYPE, content_type)], body).into_response();
     add_headers(error, response.headers_mut());
     response
 }
 
 /// Adds the headers that say when to try again, and that a credential is needed.
-pub fn add_headers(error: &ApiError, headers: &mut HeaderMap) {
+fn add_headers(error: &ApiError, headers: &mut HeaderMap) {
     if let Some(after) = error.retry_after {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds_up(after)));
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -13,7 +13,7 @@ use contract::{ErrorCode, Json};
 use edge_core::access::{self, RequestCredentials};
 use edge_core::api_error::ApiError;
 use edge_core::client_request::{HttpState, authenticate, connection_of, read_body};
-use edge_core::{params, request_trace};
+use edge_core::{http_error, params, request_trace};
 use http_body_util::Full;
 use rmcp::model::ClientCapabilities;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -132,7 +132,7 @@ fn library_config() -> StreamableHttpServerConfig {
 
 impl From<ApiError> for HttpRefusal {
     fn from(error: ApiError) -> Self {
-        Self { status: edge_core::http_error::to_status(&error.code), id: None, error, methods: &[] }
+        Self { status: http_error::to_status(&error.code), id: None, error, methods: &[] }
     }
 }
 
@@ -143,9 +143,7 @@ impl IntoResponse for HttpRefusal {
             "jsonrpc": "2.0", "id": id,
             "error": {"code": error.json_rpc_code(), "message": error.message, "data": {"code": error.code}},
         });
-        let body = Bytes::from(body.to_string());
-        let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
-        edge_core::http_error::add_headers(&error, response.headers_mut());
+        let mut response = http_error::respond(&error, status, "application/json", body.to_string());
         if error.code == ErrorCode::Forbidden
             && let Ok(challenge) = HeaderValue::try_from(insufficient_scope(methods))
         {

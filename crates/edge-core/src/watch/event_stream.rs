@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use contract::ErrorCode;
+use futures::{Stream, stream};
 use session_api::WatchParams;
 
 use super::viewer::Viewer;
@@ -33,6 +34,17 @@ impl ViewerStream {
                 }
             }
         }
+    }
+
+    /// Returns the events as a stream. If the watch ends with an error, that is its last item.
+    pub fn into_stream(self) -> impl Stream<Item = Result<Arc<ViewerEvent>, ApiError>> + Send {
+        stream::unfold(Some(self), async |events| {
+            let events = events?;
+            match events.next().await {
+                Ok(event) => Some((Ok(event), Some(events))),
+                Err(end) => end.error().map(|error| (Err(error), None)),
+            }
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 use edge_core::feed::viewer_event::ViewerEvent;
 use edge_core::watch::event_stream::ViewerStream;
-use futures::{Stream, stream};
+use futures::{Stream, StreamExt};
 use prost::Message as _;
 use tonic::Status;
 
@@ -15,14 +15,10 @@ use super::status::to_status;
 pub(super) type NotificationStream = Pin<Box<dyn Stream<Item = Result<Bytes, Status>> + Send>>;
 
 pub(super) fn stream_notifications(events: ViewerStream) -> NotificationStream {
-    let next = async |events: Option<ViewerStream>| {
-        let events = events?;
-        match events.next().await {
-            Ok(event) => Some((Ok(to_notification(&event).encode_to_vec().into()), Some(events))),
-            Err(end) => end.error().map(|error| (Err(to_status(&error)), None)),
-        }
-    };
-    Box::pin(stream::unfold(Some(events), next))
+    Box::pin(events.into_stream().map(|event| match event {
+        Ok(event) => Ok(Bytes::from(to_notification(&event).encode_to_vec())),
+        Err(error) => Err(to_status(&error)),
+    }))
 }
 
 fn to_notification(event: &ViewerEvent) -> proto::Notification {

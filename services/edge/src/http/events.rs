@@ -8,9 +8,8 @@ use edge_core::api_error::ApiError;
 use edge_core::feed::viewer_event::ViewerEvent;
 use edge_core::http_error::{to_problem, to_response};
 use edge_core::watch::WATCH_FAILED;
-use edge_core::watch::event_stream::ViewerStream;
 use edge_core::{invoke, params, request_trace, sse};
-use futures::{Stream, stream};
+use futures::StreamExt;
 use session_api::{Method, WatchParams};
 
 use super::request::ClientRequest;
@@ -26,19 +25,12 @@ pub(super) async fn respond(api: &SessionApi, request: ClientRequest) -> Respons
     })
     .await;
     match opened {
-        Ok(events) => sse::respond(to_events(events)),
+        Ok(events) => sse::respond(events.into_stream().map(|event| match event {
+            Ok(event) => to_event(&event),
+            Err(error) => to_error_event(&error),
+        })),
         Err(error) => to_response(&error),
     }
-}
-
-fn to_events(events: ViewerStream) -> impl Stream<Item = Event> {
-    stream::unfold(Some(events), async |events| {
-        let events = events?;
-        match events.next().await {
-            Ok(event) => Some((to_event(&event), Some(events))),
-            Err(end) => end.error().map(|error| (to_error_event(&error), None)),
-        }
-    })
 }
 
 /// Makes the frame of an event. A chunk has no `seq`, and so no `id`: a client goes on after the last event of the log.

@@ -10,7 +10,7 @@ use axum::extract::ws::WebSocketUpgrade;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
 use contract::limits::FRAME_BYTES_MAX;
 use edge_core::access::{self, Authenticator, CredentialHeader, RequestCredentials, SUBPROTOCOL};
@@ -92,7 +92,5 @@ async fn upgrade(
 
 fn refuse(status: StatusCode, error: &ApiError) -> Response {
     let body = serde_json::json!({"code": error.code, "message": error.message});
-    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response();
-    http_error::add_headers(error, response.headers_mut());
-    response
+    http_error::respond(error, status, "application/json", format!("{body}\n"))
 }
