@@ -9,6 +9,9 @@ use contract::{Coded as _, ErrorCode};
 /// Retry delay for a request to a session that was moved, or is being moved.
 pub(crate) const MOVE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// Retry delay for a request that something was not there for.
+const UNAVAILABLE_RETRY_AFTER: Duration = Duration::from_secs(1);
+
 /// The error of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -31,8 +34,18 @@ impl ApiError {
 
     /// Creates the error for a request that no process of a service answered.
     pub(crate) fn no_answer(service: &str) -> Self {
-        let message = format!("no {service} answers: check that one runs, and try again");
-        Self::new(ErrorCode::Unavailable, message).with_retry_after(Duration::from_secs(1))
+        Self::unavailable(format!("no {service} answers: check that one runs, and try again"))
+    }
+
+    /// Creates the error for a request to a service that failed on the bus.
+    pub(crate) fn of_request(service: &str, error: BusError) -> Self {
+        let is_unanswered = matches!(error, BusError::NoResponders { .. } | BusError::Timeout { .. });
+        if is_unanswered { Self::no_answer(service) } else { error.into() }
+    }
+
+    /// Creates the error for a request that may succeed when it is repeated soon.
+    pub(crate) fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(ErrorCode::Unavailable, message).with_retry_after(UNAVAILABLE_RETRY_AFTER)
     }
 
     /// Creates the error for an invalid request.

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bus::{Bus, BusError};
-use contract::ErrorCode;
 use contract::backoff::Backoff;
 use contract::compose::{ComposeReply, ComposeRequest, Composed};
 use tokio::time::Instant;
@@ -14,8 +13,6 @@ use crate::api_error::ApiError;
 /// second.
 const COMPOSER_BACK_MAX: Duration = Duration::from_secs(2);
 const COMPOSER_BACK: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(320));
-/// Retry delay for a client whose request no composer answered.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Asks the composer, and waits a moment for one whose connection broke: it is back soon, and without the request. The
 /// request changes nothing, so it may be made again.
@@ -32,7 +29,7 @@ pub(crate) async fn compose(bus: &Bus, request: &ComposeRequest) -> Result<Compo
             Err(error @ (BusError::NoResponders { .. } | BusError::Timeout { .. })) => {
                 let message = "no prompt-composer answers: start one (`ailoop up` does), or look at its log";
                 tracing::warn!(%error, "no composer");
-                return Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER));
+                return Err(ApiError::unavailable(message));
             }
             Err(error) => return Err(error.into()),
             Ok(ComposeReply::Composed(composed)) => return Ok(*composed),

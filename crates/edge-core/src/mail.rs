@@ -1,7 +1,6 @@
 //! Mail between people and agents. Executors keep the mailboxes, and the edge sends them requests.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bus::BusError;
 use contract::limits::MAILS_SHOWN_MAX;
@@ -15,9 +14,6 @@ use crate::api_error::ApiError;
 use crate::cells::{Cell, CellAnswers, TenantCells, missing_error};
 use crate::fair_queue::RequestCost;
 use crate::params;
-
-/// Retry delay for a mail request that failed as `unavailable`.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl SessionApi {
     /// Lists the mails that wait in a mailbox, oldest first.
@@ -125,21 +121,19 @@ async fn ask_mail(
     match cell.bus.ask_mail(&caller.tenant, request).await {
         Ok(MailResponse::Refused { code: ErrorCode::Unavailable, message }) => {
             let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
-            Err(ApiError::new(ErrorCode::Unavailable, message + &advice).with_retry_after(RETRY_AFTER))
+            Err(ApiError::unavailable(message + &advice))
         }
         Ok(MailResponse::Refused { code, message }) => Err(ApiError::new(code, message)),
         Ok(response) => Ok(response),
         Err(BusError::NoResponders { .. }) => {
-            let message = "no tool-host serves mailboxes now: start one with `tool_host.mail`";
-            Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER))
+            Err(ApiError::unavailable("no tool-host serves mailboxes now: start one with `tool_host.mail`"))
         }
         Err(error @ (BusError::Timeout { .. } | BusError::Unavailable(_))) => {
             let advice = advice.map_or_else(
                 || "try again".to_owned(),
                 |advice| format!("whether the request took effect is unknown: {advice}"),
             );
-            let message = format!("{error}; {advice}");
-            Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER))
+            Err(ApiError::unavailable(format!("{error}; {advice}")))
         }
         Err(error) => Err(error.into()),
     }

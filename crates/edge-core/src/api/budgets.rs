@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bus::BusError;
 use contract::budget::{BudgetReply, BudgetRequest, BudgetStatus};
 use session_api::{BudgetList, ResetBudgetParams};
 
@@ -32,10 +31,7 @@ impl SessionApi {
                 match cell.bus.ask_budgets(request).await {
                     Ok(BudgetReply::Budgets(budgets)) => Ok(budgets),
                     Ok(BudgetReply::Refused { code, message }) => Err(ApiError::new(code, message)),
-                    Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => {
-                        Err(ApiError::no_answer("gateway"))
-                    }
-                    Err(error) => Err(error.into()),
+                    Err(error) => Err(ApiError::of_request("gateway", error)),
                 }
             }
         };

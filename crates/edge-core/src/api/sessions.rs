@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bus::BusError;
 use contract::CellName;
 use contract::commit::SessionSummary;
 use contract::repair::RepairReply;
@@ -39,8 +38,7 @@ impl SessionApi {
         match cell.bus.repair_session(key).await {
             Ok(RepairReply::Repaired(performed)) => Ok(RepairReport { session_id: reached.id().clone(), performed }),
             Ok(RepairReply::Refused { code, message }) => Err(ApiError::new(code, message)),
-            Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Err(ApiError::no_answer("orchestrator")),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(ApiError::of_request("orchestrator", error)),
         }
     }
 

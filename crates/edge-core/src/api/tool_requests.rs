@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bus::BusError;
 use contract::limits::TRIAL_ARGUMENTS_BYTES_MAX;
 use contract::tool::{ASK_USER, DELEGATE, ToolSpec, arguments_sha256};
 use contract::tool_request::{ToolReplicaStats, ToolRequest, ToolResponse, ToolTrial};
@@ -83,11 +82,7 @@ impl SessionApi {
 }
 
 async fn ask_executor(cell: &Cell, request: &ToolRequest) -> Result<ToolResponse, ApiError> {
-    match cell.bus.ask_tools(request).await {
-        Ok(response) => Ok(response),
-        Err(BusError::NoResponders { .. } | BusError::Timeout { .. }) => Err(ApiError::no_answer("executor")),
-        Err(error) => Err(error.into()),
-    }
+    cell.bus.ask_tools(request).await.map_err(|error| ApiError::of_request("executor", error))
 }
 
 fn to_error(response: ToolResponse) -> ApiError {

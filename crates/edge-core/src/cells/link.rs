@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bus::{Bus, BusError, NatsConfig};
+use contract::CellName;
 use contract::backoff::Backoff;
-use contract::{CellName, ErrorCode};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
@@ -19,8 +19,6 @@ const CONNECT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(250), Durati
 /// Pause between two pings of a cell, and the longest wait for the answer.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 const PING_MAX: Duration = Duration::from_secs(1);
-/// Retry delay for a request to a cell that cannot be reached.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Connects to the bus of a cell.
 type ConnectBus = Arc<dyn Fn() -> BoxFuture<'static, Result<Bus, BusError>> + Send + Sync>;
@@ -161,6 +159,5 @@ impl CellLink {
 /// Error for a request that needs a cell which cannot be reached.
 pub(super) fn unreachable_error(name: &CellName, why: Option<&str>) -> ApiError {
     let why = why.map_or_else(String::new, |why| format!(" ({why})"));
-    let message = format!("cell {name} cannot be reached now{why}: try again");
-    ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER)
+    ApiError::unavailable(format!("cell {name} cannot be reached now{why}: try again"))
 }

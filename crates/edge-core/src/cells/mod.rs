@@ -232,6 +232,5 @@ pub(crate) fn missing_error(missing: &[CellName]) -> ApiError {
         return unreachable_error(name, None);
     }
     let names: Vec<&str> = missing.iter().map(CellName::as_str).collect();
-    let message = format!("the cells {} cannot be reached now: try again", names.join(", "));
-    ApiError::new(ErrorCode::Unavailable, message).with_retry_after(Duration::from_secs(1))
+    ApiError::unavailable(format!("the cells {} cannot be reached now: try again", names.join(", ")))
 }

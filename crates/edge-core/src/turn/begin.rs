@@ -1,7 +1,5 @@
 //! Begins a turn for a request, or finds the one that an earlier try of the request has begun.
 
-use std::time::Duration;
-
 use contract::client_tool::{AnswerToolCall, ClientOutcome, ClientTool};
 use contract::command::{Answer, AnswerDecision, MessageMode, ResumeFrom, SendUserMessage, Start, Verb};
 use contract::commit::OpenGate;
@@ -25,8 +23,6 @@ use crate::starts::ChosenId;
 
 /// Sessions of one name, of which all but the last have ended.
 pub const GENERATIONS_MAX: u32 = 16;
-/// Retry delay for a request whose turn has not begun.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The session of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,7 +106,7 @@ pub async fn begin_turn(
     let CommandReply { session_id, command_id, done, seq, turn, slot } = reply?;
     if !done {
         let message = "the message is stored, but its turn has not begun in time: repeat the request";
-        return Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER));
+        return Err(ApiError::unavailable(message));
     }
     let start = match turn {
         Some(_) => TurnStart::Running,
@@ -255,7 +251,7 @@ impl BegunTurn {
         let CommandReply { session_id, slot, seq, done, .. } = reply;
         if !done {
             let message = "the answer is stored, but the session has not handled it in time: repeat the request";
-            return Err(ApiError::new(ErrorCode::Unavailable, message).with_retry_after(RETRY_AFTER));
+            return Err(ApiError::unavailable(message));
         }
         Ok(Self { session_id, slot, seq, start: TurnStart::Running })
     }
