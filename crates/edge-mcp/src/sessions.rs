@@ -5,15 +5,17 @@ use std::sync::{Mutex, PoisonError};
 
 use axum::http::request::Parts;
 use edge_core::api_error::ApiError;
-use futures::{Stream, StreamExt, stream};
+use futures::channel::mpsc as handshake;
+use futures::{SinkExt, Stream, StreamExt, stream};
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientCapabilities, ClientJsonRpcMessage, ClientNotification, ElicitationCapability, GetExtensions, Implementation,
     InitializeRequestParams, InitializedNotification, ProtocolVersion, ServerJsonRpcMessage,
 };
-use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage, serve_directly_with_ct};
+use rmcp::service::serve_directly_with_ct;
+use rmcp::transport::OneshotTransport;
+use rmcp::transport::sink_stream::SinkStreamTransport;
 use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
-use rmcp::transport::{OneshotTransport, Transport};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -39,16 +41,13 @@ pub(super) struct ClientSessions {
 
 #[derive(Debug)]
 struct HandshakePeer {
-    to_server: mpsc::Sender<ClientJsonRpcMessage>,
-    from_server: mpsc::Receiver<ServerJsonRpcMessage>,
+    to_server: handshake::Sender<ClientJsonRpcMessage>,
+    from_server: handshake::Receiver<ServerJsonRpcMessage>,
 }
 
 /// The transport of a handshake: it ends after it.
-#[derive(Debug)]
-pub(super) struct HandshakeTransport {
-    from_client: mpsc::Receiver<ClientJsonRpcMessage>,
-    to_client: mpsc::Sender<ServerJsonRpcMessage>,
-}
+type HandshakeTransport =
+    SinkStreamTransport<handshake::Sender<ServerJsonRpcMessage>, handshake::Receiver<ClientJsonRpcMessage>>;
 
 impl ClientSessions {
     /// Makes the sessions for one request. `has_forms` is what the client declares in a handshake.
@@ -57,37 +56,17 @@ impl ClientSessions {
     }
 }
 
-impl Transport<RoleServer> for HandshakeTransport {
-    type Error = mpsc::error::SendError<ServerJsonRpcMessage>;
-
-    fn send(
-        &mut self,
-        item: TxJsonRpcMessage<RoleServer>,
-    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let to_client = self.to_client.clone();
-        async move { to_client.send(item).await }
-    }
-
-    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
-        self.from_client.recv().await
-    }
-
-    async fn close(&mut self) -> Result<(), Self::Error> {
-        Ok(())
-    }
-}
-
 impl SessionManager for ClientSessions {
     type Error = ApiError;
     type Transport = HandshakeTransport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
-        let (to_server, from_client) = mpsc::channel(QUEUE_MAX);
-        let (to_client, from_server) = mpsc::channel(QUEUE_MAX);
+        let (to_server, from_client) = handshake::channel(QUEUE_MAX);
+        let (to_client, from_server) = handshake::channel(QUEUE_MAX);
         *self.handshake.lock().unwrap_or_else(PoisonError::into_inner) = Some(HandshakePeer { to_server, from_server });
         let forms = if self.has_forms { WITH_FORMS } else { WITHOUT_FORMS };
         let id = format!("{ID_PREFIX}.{}.{forms}", uuid::Uuid::new_v4().simple());
-        Ok((id.into(), HandshakeTransport { from_client, to_client }))
+        Ok((id.into(), SinkStreamTransport::new(to_client, from_client)))
     }
 
     async fn initialize_session(
@@ -97,9 +76,9 @@ impl SessionManager for ClientSessions {
     ) -> Result<ServerJsonRpcMessage, Self::Error> {
         let failed = || ApiError::new(contract::ErrorCode::Internal, "the handshake failed");
         let peer = self.handshake.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let HandshakePeer { to_server, mut from_server } = peer.ok_or_else(failed)?;
+        let HandshakePeer { mut to_server, mut from_server } = peer.ok_or_else(failed)?;
         to_server.send(message).await.map_err(|_| failed())?;
-        let response = from_server.recv().await.ok_or_else(failed)?;
+        let response = from_server.next().await.ok_or_else(failed)?;
         let initialized = ClientNotification::InitializedNotification(InitializedNotification::default());
         // A handshake that was refused is over.
         let _ = to_server.send(ClientJsonRpcMessage::notification(initialized)).await;
