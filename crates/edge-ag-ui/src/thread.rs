@@ -24,27 +24,22 @@ pub(super) struct Thread {
 impl Thread {
     /// Loads the session that the next run of a thread meets; none if the thread has none yet.
     pub(super) async fn find(api: &SessionApi, caller: &ApiCaller, thread_id: &str) -> Result<Option<Self>, ApiError> {
-        match turn::find_named(api, caller, thread_id).await? {
-            Some(session) => Self::load(api, session).await.map(Some),
-            None => Ok(None),
-        }
-    }
-
-    async fn load(api: &SessionApi, session: ReachedSession) -> Result<Self, ApiError> {
-        match api.load_session(&session).await {
-            Ok(state) => Ok(Self {
+        let Some(session) = turn::find_named(api, caller, thread_id).await? else { return Ok(None) };
+        let thread = match api.load_session(&session).await {
+            Ok(state) => Self {
                 session,
                 seq: state.seq(),
                 is_running: state.phase() == Phase::Running,
                 gates: state.gates(),
                 client_calls: state.client_calls(),
-            }),
+            },
             // Its start is stored, and has no commit yet.
             Err(error) if error.code == ErrorCode::UnknownSession => {
-                Ok(Self { session, seq: 0, is_running: true, gates: Vec::new(), client_calls: Vec::new() })
+                Self { session, seq: 0, is_running: true, gates: Vec::new(), client_calls: Vec::new() }
             }
-            Err(error) => Err(error),
-        }
+            Err(error) => return Err(error),
+        };
+        Ok(Some(thread))
     }
 
     pub(super) fn is_open(&self, call: &CallId) -> bool {
