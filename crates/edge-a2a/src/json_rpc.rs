@@ -8,10 +8,11 @@ use edge_core::client_request::{authenticate, read_body};
 use edge_core::http_error::respond;
 use edge_core::jsonrpc::{JsonRpcRequest, parse_frame};
 use edge_core::request_trace;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::card_routes::CardState;
 use super::errors::{A2aError, A2aErrorKind};
+use super::json_rpc_response::{failure, success};
 use super::operation::{AgentOperation, OperationReply};
 use super::task_stream::StreamFrame;
 use super::version::check_version;
@@ -90,14 +91,4 @@ fn take_agent(params: &Map<String, Value>) -> Result<Option<String>, A2aError> {
         Some(Value::String(agent)) => Ok(Some(agent.clone()).filter(|agent| !agent.is_empty())),
         Some(_) => Err(A2aError::invalid("`tenant` must be a string: the id of an agent")),
     }
-}
-
-/// Makes the response with a result.
-pub(super) fn success(id: &Value, result: &Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "result": result})
-}
-
-/// Makes the response with an error.
-pub(super) fn failure(id: &Value, fault: &A2aError) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "error": fault.to_json_rpc()})
 }

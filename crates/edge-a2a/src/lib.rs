@@ -7,6 +7,7 @@ mod card_routes;
 mod errors;
 mod http_json;
 mod json_rpc;
+mod json_rpc_response;
 mod list;
 mod loaded_task;
 mod message;

@@ -10,7 +10,7 @@ use edge_core::turn::TurnStream;
 use serde_json::{Value, json};
 
 use super::errors::A2aError;
-use super::json_rpc;
+use super::json_rpc_response::{failure, success};
 use super::loaded_task::LoadedTask;
 use super::task::{AgentTask, TaskUpdate};
 
@@ -87,7 +87,7 @@ pub(super) enum StreamFrame {
 impl StreamFrame {
     fn event(&self, body: Value) -> Event {
         let body = match self {
-            Self::JsonRpc(id) => json_rpc::success(id, &body),
+            Self::JsonRpc(id) => success(id, &body),
             Self::Bare => body,
         };
         Event::default().data(body.to_string())
@@ -95,7 +95,7 @@ impl StreamFrame {
 
     fn failure(&self, fault: &A2aError) -> Event {
         match self {
-            Self::JsonRpc(id) => Event::default().data(json_rpc::failure(id, fault).to_string()),
+            Self::JsonRpc(id) => Event::default().data(failure(id, fault).to_string()),
             Self::Bare => Event::default().event("error").data(fault.to_body().to_string()),
         }
     }
