@@ -350,7 +350,12 @@ impl EdgeReplica {
 
     /// A new WebSocket client of this edge.
     pub async fn ws(&self) -> anyhow::Result<Ws> {
-        Ws::connect(&format!("ws://{}/ws", self.ws)).await
+        Ws::connect(&self.ws_url()).await
+    }
+
+    /// Its address for WebSocket.
+    pub fn ws_url(&self) -> String {
+        format!("ws://{}/ws", self.ws)
     }
 
     /// Addresses for WebSocket and HTTP, and for gRPC.

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ailoop_tests::cli;
-use ailoop_tests::client::{Control, TestClient};
+use ailoop_tests::client::Ws;
 use ailoop_tests::fleet::{key, wait_for_tools};
 use ailoop_tests::judge;
 use ailoop_tests::model::{ModelServer, RecordedRequest, ScriptedReply};
@@ -136,7 +136,7 @@ impl Fleet {
             return Ok(replica);
         }
         let edge = EdgeReplica::of(replica)?;
-        self.edges.set(number, edge.url());
+        self.edges.set(number, edge.ws_url());
         Ok(edge.replica)
     }
 
@@ -181,19 +181,27 @@ enum Command {
 }
 
 impl Command {
+    /// Sends it as JSON, whose names stay the same in all versions.
     async fn send(self, edge: &str, session: &str) -> anyhow::Result<()> {
-        let client = TestClient::connect(edge).await?;
-        match self {
-            Self::Start => client.begin_as(session, "begin", "go", &json!({"interactive": true})).await,
-            Self::StartWithHistory => {
-                let history = json!([{"role": "user", "content": "6 by 7?"}, {"role": "assistant", "content": "42."}]);
-                client.begin_as(session, "begin", "go", &json!({"interactive": true, "messages": history})).await
-            }
-            Self::Message(turn) => client.send_as(session, &format!("more-{turn}"), "go on", "queue").await,
-            Self::CancelTurn(turn) => client.control_as(session, &format!("cancel-{turn}"), Control::CancelTurn).await,
-            Self::Stop => client.control_as(session, "end", Control::Stop).await,
+        let (method, id) = match self {
+            Self::Start | Self::StartWithHistory => ("session.start", "begin".to_owned()),
+            Self::Message(turn) => ("session.send", format!("more-{turn}")),
+            Self::CancelTurn(turn) => ("session.cancel_turn", format!("cancel-{turn}")),
+            Self::Stop => ("session.stop", "end".to_owned()),
+        };
+        let mut params = json!({"session_id": session, "command_id": id});
+        if method == "session.start" {
+            (params["prompt"], params["interactive"]) = ("go".into(), true.into());
         }
-        .map(drop)
+        match self {
+            Self::StartWithHistory => {
+                params["messages"] =
+                    json!([{"role": "user", "content": "6 by 7?"}, {"role": "assistant", "content": "42."}]);
+            }
+            Self::Message(_) => (params["content"], params["mode"]) = ("go on".into(), "queue".into()),
+            Self::Start | Self::CancelTurn(_) | Self::Stop => {}
+        }
+        Ws::connect(edge).await?.ok(method, &params).await.map(drop)
     }
 }
 
@@ -207,7 +215,7 @@ impl User {
                 Err(_) => "no answer".clone_into(&mut last),
             }
             // On a busy machine the turn may end before the command that cancels it.
-            if matches!(command, Command::CancelTurn(_)) && last.starts_with("not_now") {
+            if matches!(command, Command::CancelTurn(_)) && last.contains("not_now") {
                 return Ok(());
             }
             edge += 1;

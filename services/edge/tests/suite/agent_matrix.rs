@@ -529,7 +529,7 @@ async fn a2a_method_keeps_to_the_agents_of_the_key() {
         ("ListTaskPushNotificationConfigs", vec![json!({"taskId": task})], true),
         ("DeleteTaskPushNotificationConfig", vec![json!({"id": "c", "taskId": task})], true),
     ];
-    let known = quoted(include_str!("../../../../crates/edge-a2a/src/json_rpc.rs"), "Ok(match method {", "other => {");
+    let known = quoted(include_str!("../../../../crates/edge-a2a/src/operation.rs"), "Ok(match method {", "other => {");
     assert_eq!(rows.iter().map(|(method, ..)| *method).collect::<BTreeSet<_>>(), known, "each method needs a row");
     let matrix = Matrix::new().await;
     for (method, params, is_refused) in rows {
