@@ -318,7 +318,8 @@ async fn watch_before_session_start_waits_for_it() {
     let of = |id: u64| answers.iter().find(|answer| answer["id"] == json!(id)).unwrap();
     assert_eq!(of(watch)["result"]["session_id"], "s");
     assert_eq!(of(start)["result"]["done"], true);
-    assert_eq!(seqs, [1, 2]);
+    // More of them may come before the second response.
+    assert!(seqs.iter().copied().eq(1..=seqs.len() as u64), "{seqs:?}");
 }
 
 #[tokio::test]
